@@ -1,0 +1,121 @@
+//! Augmentation: Kiln's kernel and its scalar twin against burn's stock tensor operations, images per second.
+//!
+//! ```text
+//! cargo bench --bench augment                        # every device of this machine
+//! RAYON_NUM_THREADS=1 cargo bench --bench augment    # one thread for everything on the CPU
+//! ```
+//!
+//! Every variant starts from bytes that are on the device and ends with a normalised f32 batch, the device waited for.
+//! `kiln` runs `kiln_data::augment`: on `cpu` that is the scalar twin, elsewhere the kernel. `stock` does the same with one
+//! tensor operation after the other, an image at a time because the images are cut differently. It is given 32-bit integers
+//! for pixels, since WGSL can't cast from u8 (four times the bytes to read), and doesn't antialias, which burn can't (fewer).
+//! Batches alternate between four with different draws, so that nothing is run twice in a row.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use burn::tensor::module::interpolate;
+use burn::tensor::ops::{InterpolateMode, InterpolateOptions};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use kiln_data::{Augment, Augmentation, DeviceBatch, HostBatch, RandomHorizontalFlip, RgbImage, augment, batch_to_device};
+
+const BATCH_SIZE: usize = 32;
+const NUM_BATCHES: u32 = 4;
+const OUTPUT_SIDE: usize = 224;
+const SEED: u64 = 42;
+
+/// What is measured: a name, the size of the source images as height and width, and the list.
+fn cases() -> [(&'static str, [u32; 2], Augment); 3] {
+    let flip = vec![Augmentation::RandomHorizontalFlip(RandomHorizontalFlip::default())];
+    let flip_normalise = Augment { steps: flip, ..Augment::train(OUTPUT_SIDE) };
+    [
+        ("flip_normalise_224", [224, 224], flip_normalise),
+        ("train_500x375_to_224", [375, 500], Augment::train(OUTPUT_SIDE)),
+        ("eval_500x375_to_224", [375, 500], Augment::eval(OUTPUT_SIDE)),
+    ]
+}
+
+fn benchmark(criterion: &mut Criterion) {
+    let devices = kiln_device::parity_devices();
+    for (case, size, options) in cases() {
+        let mut group = criterion.benchmark_group(case);
+        group.throughput(Throughput::Elements(BATCH_SIZE as u64));
+        group.sample_size(10).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(3));
+        let batches: Vec<HostBatch> = (0..NUM_BATCHES).map(|epoch| host_batch(size, epoch)).collect();
+        for (name, device) in &devices {
+            let upload = |batch: &HostBatch| batch_to_device(batch.clone(), &options, SEED, device);
+            let on_device: Vec<DeviceBatch> = batches.iter().map(upload).collect();
+            let mut next = on_device.iter().cycle();
+            group.bench_function(BenchmarkId::new("kiln", name), |bencher| {
+                bencher.iter(|| {
+                    let batch = next.next().cloned().expect("an endless cycle");
+                    black_box(augment(batch, &options));
+                    device.sync().expect("a device that works");
+                });
+            });
+            let on_device: Vec<StockBatch> =
+                on_device.iter().zip(&batches).map(|(drawn, batch)| StockBatch::new(batch, drawn, device)).collect();
+            let mut next = on_device.iter().cycle();
+            group.bench_function(BenchmarkId::new("stock", name), |bencher| {
+                bencher.iter(|| {
+                    black_box(next.next().expect("an endless cycle").augment(&options));
+                    device.sync().expect("a device that works");
+                });
+            });
+        }
+        group.finish();
+    }
+}
+
+/// Images of a fixed pattern; what they show doesn't change the time.
+fn host_batch([height, width]: [u32; 2], epoch: u32) -> HostBatch {
+    let mut batch = HostBatch::new(epoch);
+    for sample in 0..BATCH_SIZE {
+        let pixel = |i: usize| (i * 31 >> 3 ^ i * (sample + 1)) as u8;
+        let pixels = (0..width as usize * height as usize * 3).map(pixel).collect();
+        batch.push(&RgbImage { width, height, pixels }, sample as u32, sample as u64);
+    }
+    batch
+}
+
+/// A batch as stock operations take it: an integer tensor `[1, 3, height, width]` per image, and what to cut out of it.
+struct StockBatch {
+    images: Vec<(Tensor<4, Int>, [f64; 4])>,
+    mean: Tensor<4>,
+    std: Tensor<4>,
+}
+
+impl StockBatch {
+    fn new(batch: &HostBatch, drawn: &DeviceBatch, device: &Device) -> Self {
+        let image = |index: usize| {
+            let slot = batch.images[index];
+            let [height, width] = [slot.height as usize, slot.width as usize];
+            let pixels: Vec<i32> = batch.image(index).iter().map(|&byte| i32::from(byte)).collect();
+            let pixels = Tensor::<3, Int>::from_data(TensorData::new(pixels, [height, width, 3]), device);
+            (pixels.permute([2, 0, 1]).unsqueeze::<4>(), drawn.programs[index].source_box())
+        };
+        let constant = |values: [f32; 3]| Tensor::<1>::from_floats(values, device).reshape([1, 3, 1, 1]);
+        let Augment { mean, std, .. } = Augment::train(OUTPUT_SIDE);
+        Self { images: (0..batch.len()).map(image).collect(), mean: constant(mean), std: constant(std) }
+    }
+
+    /// Cut, cast, resize, flip, stack, normalise.
+    fn augment(&self, options: &Augment) -> Tensor<4> {
+        let resized = self.images.iter().map(|(image, source_box)| {
+            let [top, left, bottom, right] = source_box.map(|edge| edge.round() as usize);
+            let cut = image.clone().slice([0..1, 0..3, top..bottom, left.min(right)..left.max(right)]).float();
+            let resized = if cut.dims()[2..] == options.size {
+                cut
+            } else {
+                let resize = InterpolateOptions::new(InterpolateMode::Bilinear).with_align_corners(false);
+                interpolate(cut, resize.with_output_size(options.size))
+            };
+            if left > right { resized.flip([3]) } else { resized }
+        });
+        (Tensor::cat(resized.collect(), 0).div_scalar(255.0) - self.mean.clone()) / self.std.clone()
+    }
+}
+
+criterion_group!(benches, benchmark);
+criterion_main!(benches);

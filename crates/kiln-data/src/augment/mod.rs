@@ -1,0 +1,236 @@
+//! Augmentation: a program per image, drawn on the host, run for the whole batch in one launch.
+//!
+//! In: a [`DeviceBatch`], bytes of images of different sizes. Out: a [`Batch`], f32 `[B, 3, H, W]`, normalised.
+//!
+//! ```text
+//! list of augmentations ──draw(seed, epoch, sample)──> Program ──record──> one launch over the batch
+//!      Augment                                     geometry, ...           kernel, or its scalar twin
+//! ```
+//!
+//! A draw depends on the seed, the epoch and the index of the sample alone: not on the batch, the number of workers,
+//! the device or whether the run was resumed. The kernel draws nothing; it is a function of pixels and records.
+//!
+//! A new augmentation is a file with its options, defaults and draw, and one arm in [`Augmentation`].
+//! Not done here: colour, rotation, erasing, mixing.
+
+mod backend;
+mod center_crop;
+mod geometry;
+mod philox;
+mod program;
+mod random_horizontal_flip;
+mod random_resized_crop;
+mod resample;
+mod resize;
+mod run;
+
+use burn::tensor::{DType, Int, Tensor, TensorData};
+use serde::{Deserialize, Serialize};
+
+pub use center_crop::CenterCrop;
+pub(crate) use philox::Draws;
+pub use program::Program;
+pub use random_horizontal_flip::RandomHorizontalFlip;
+pub use random_resized_crop::RandomResizedCrop;
+pub use resize::{Resize, ResizeTo};
+
+use crate::batch::{Batch, DeviceBatch};
+use geometry::Filter;
+use program::ImageRecord;
+use run::{LaunchCounter, OutputFormat};
+
+/// Mean of ImageNet's channels, 0–1; torchvision's numbers.
+const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+/// Standard deviation of ImageNet's channels, 0–1; torchvision's numbers.
+const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
+
+/// Longest side of an output. A kernel's positions count output pixels in 16 bits, and nothing is trained beyond.
+const MAX_SIDE: usize = 65_535;
+/// Steps in a list. Far above any use, and below what the streams of [`Draws`] can number.
+const MAX_STEPS: usize = 1000;
+
+/// One step of a list of augmentations.
+///
+/// In a recipe a table whose `op` names the step; options left out have their defaults, unknown ones are errors:
+///
+/// ```
+/// use kiln_data::{Augmentation, RandomResizedCrop};
+///
+/// let step: Augmentation = serde_json::from_str(r#"{"op": "random_resized_crop", "scale": [0.35, 1.0]}"#)?;
+/// let crop = RandomResizedCrop { scale: [0.35, 1.0], ..Default::default() };
+/// assert_eq!(step, Augmentation::RandomResizedCrop(crop));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum Augmentation {
+    /// A random part of the image, stretched to the size of the output.
+    RandomResizedCrop(RandomResizedCrop),
+    /// The whole image, to a shorter side or to a height and width.
+    Resize(Resize),
+    /// The middle of the image.
+    CenterCrop(CenterCrop),
+    /// Mirrors left and right.
+    RandomHorizontalFlip(RandomHorizontalFlip),
+}
+
+impl Augmentation {
+    /// The step's name in a recipe.
+    fn op(&self) -> &'static str {
+        match self {
+            Self::RandomResizedCrop(_) => "random_resized_crop",
+            Self::Resize(_) => "resize",
+            Self::CenterCrop(_) => "center_crop",
+            Self::RandomHorizontalFlip(_) => "random_horizontal_flip",
+        }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        match self {
+            Self::RandomResizedCrop(step) => step.problems(),
+            Self::Resize(step) => step.problems(),
+            Self::CenterCrop(step) => step.problems(),
+            Self::RandomHorizontalFlip(step) => step.problems(),
+        }
+    }
+
+    /// Adds one draw of the step to `program`; `size` is that of the output.
+    fn draw(&self, draws: &mut Draws, program: &mut Program, size: [u32; 2]) {
+        match self {
+            Self::RandomResizedCrop(step) => step.draw(draws, program, size),
+            Self::Resize(step) => step.apply(program),
+            Self::CenterCrop(step) => step.apply(program, size),
+            Self::RandomHorizontalFlip(step) => step.draw(draws, program),
+        }
+    }
+}
+
+/// What happens to images between the disk and the model: steps in order, then to-tensor and normalise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Augment {
+    /// Applied in order. An image that they leave at another size than `size` is stretched to it.
+    pub steps: Vec<Augmentation>,
+    /// Height and width of the output, in pixels.
+    pub size: [usize; 2],
+    /// Subtracted from each channel of values 0–1. Default ImageNet's.
+    #[serde(default = "imagenet_mean")]
+    pub mean: [f32; 3],
+    /// Each channel is divided by it then. Default ImageNet's.
+    #[serde(default = "imagenet_std")]
+    pub std: [f32; 3],
+}
+
+fn imagenet_mean() -> [f32; 3] {
+    IMAGENET_MEAN
+}
+
+fn imagenet_std() -> [f32; 3] {
+    IMAGENET_STD
+}
+
+impl Augment {
+    /// What ResNets are trained on ImageNet with: a random resized crop to `size` × `size` and a random flip.
+    pub fn train(size: usize) -> Self {
+        let steps = vec![
+            Augmentation::RandomResizedCrop(RandomResizedCrop::default()),
+            Augmentation::RandomHorizontalFlip(RandomHorizontalFlip::default()),
+        ];
+        Self { steps, size: [size, size], mean: IMAGENET_MEAN, std: IMAGENET_STD }
+    }
+
+    /// What ResNets are evaluated on ImageNet with: the shorter side to `size / 0.875` (256 for 224), then the centre.
+    pub fn eval(size: usize) -> Self {
+        let shorter = u32::try_from(size * 8 / 7).unwrap_or(u32::MAX);
+        let steps = vec![
+            Augmentation::Resize(Resize::new(ResizeTo::ShorterSide(shorter))),
+            Augmentation::CenterCrop(CenterCrop::default()),
+        ];
+        Self { steps, size: [size, size], mean: IMAGENET_MEAN, std: IMAGENET_STD }
+    }
+
+    /// Checks every option.
+    ///
+    /// # Errors
+    /// All problems at once, a sentence each.
+    pub fn validate(&self) -> Result<(), Vec<String>> {
+        let mut problems = Vec::new();
+        if self.size.iter().any(|side| !(1..=MAX_SIDE).contains(side)) {
+            problems.push(format!("size is {:?}; a side has 1 to {MAX_SIDE} pixels", self.size));
+        }
+        if !self.mean.iter().all(|mean| mean.is_finite()) {
+            problems.push(format!("mean is {:?}; it must be three finite numbers", self.mean));
+        }
+        if !self.std.iter().all(|std| std.is_finite() && *std > 0.0) {
+            problems.push(format!("std is {:?}; it must be three finite numbers above 0", self.std));
+        }
+        if self.steps.len() > MAX_STEPS {
+            problems.push(format!("steps has {} entries; at most {MAX_STEPS} make sense", self.steps.len()));
+        }
+        for (index, step) in self.steps.iter().enumerate() {
+            problems.extend(step.problems().into_iter().map(|problem| format!("steps[{index}] ({}): {problem}", step.op())));
+        }
+        problems.extend(self.uneven_resize());
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+
+    /// A resize to a shorter side leaves images of different shapes, which stretching to `size` would distort.
+    fn uneven_resize(&self) -> Option<String> {
+        let sizes = self.steps.iter().enumerate().rev();
+        let (index, last) = sizes.into_iter().find(|(_, step)| !matches!(step, Augmentation::RandomHorizontalFlip(_)))?;
+        let uneven = matches!(last, Augmentation::Resize(Resize { size: ResizeTo::ShorterSide(_), .. }));
+        uneven.then(|| {
+            format!("steps[{index}] (resize): only the shorter side is set, so images would differ in shape; add a center_crop")
+        })
+    }
+
+    /// Draws the program of one image of `width` × `height`.
+    ///
+    /// Every argument but the size determines the draws: `seed` that of the run, `epoch` from 0, `sample` the index in the
+    /// data set. The generator and the use of its numbers are documented in `augment/philox.rs`.
+    pub fn draw(&self, seed: u64, epoch: u32, sample: u64, width: u32, height: u32) -> Program {
+        let size = self.size.map(|side| u32::try_from(side).unwrap_or(u32::MAX));
+        let mut program = Program::new(width, height);
+        for (index, step) in self.steps.iter().enumerate() {
+            let mut draws = Draws::new(seed, epoch, sample, index as u16);
+            step.draw(&mut draws, &mut program, size);
+        }
+        program.geometry.resize(size, Filter::BilinearAntialiased);
+        program
+    }
+}
+
+/// Runs the programs of a batch: one launch on CUDA and wgpu, rayon over images on the CPU.
+///
+/// Two small copies to the device, the programs and the targets; no wait.
+///
+/// # Panics
+/// If the batch is empty, has another number of programs than of images, an image beyond its pixels or a program for another
+/// size than that of `augment`.
+pub fn augment(batch: DeviceBatch, augment: &Augment) -> Batch {
+    let format = OutputFormat::new(augment.size, augment.mean, augment.std, &LaunchCounter::default());
+    augment_as(batch, format)
+}
+
+/// [`augment`], with the count of launches in `format`.
+fn augment_as(batch: DeviceBatch, format: OutputFormat) -> Batch {
+    let DeviceBatch { pixels, images, labels, samples, epoch: _, programs } = batch;
+    assert!(!images.is_empty(), "a batch has at least one image");
+    assert_eq!(images.len(), programs.len(), "one program per image");
+    let num_bytes = pixels.dims()[0] * 4;
+    let device = pixels.device();
+    let mut records = Vec::with_capacity(images.len() * program::RECORD_WORDS);
+    for (slot, program) in images.iter().zip(&programs) {
+        assert!(slot.offset + slot.num_bytes() <= num_bytes, "{slot:?} in {num_bytes} bytes");
+        assert_eq!(program.size().map(|side| side as usize), format.size, "the size of a program's output");
+        records.extend(ImageRecord::new(slot, program).to_words());
+    }
+    let num_words = records.len();
+    let records = Tensor::<1, Int>::from_data(TensorData::new(records, [num_words]), (&device, DType::U32));
+    let targets = TensorData::new(labels.iter().map(|&label| i64::from(label)).collect(), [labels.len()]);
+    let targets = Tensor::from_data(targets, &device);
+    Batch { images: backend::run_programs(pixels, records, format), targets, labels, samples }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! Lists of augmentations, from options to batches; what spans several files. Each step's own tests are in its file.
+
+mod distribution;
+mod golden;
+#[cfg(feature = "cuda")]
+mod nvrtc;
+mod parity;
+mod scratch;
+
+use burn::tensor::Device;
+
+use super::*;
+use crate::batch::{HostBatch, ImageSlot};
+use crate::upload::batch_to_device;
+
+/// An image of noise: what shows a wrong weight best.
+fn push_noise(batch: &mut HostBatch, [height, width]: [u32; 2], sample: u64) {
+    // As many words as asked for; a stream of `Draws` has an end.
+    let mut words = (0..).flat_map(|block: u32| philox::philox4x32_10([block, 0, sample as u32, 0], [1, 2]));
+    let offset = batch.pixels.len();
+    let slot = ImageSlot { offset, width, height };
+    let num_words = slot.num_bytes().div_ceil(4);
+    batch.pixels.extend(words.by_ref().take(num_words).flat_map(u32::to_le_bytes));
+    batch.pixels[offset + slot.num_bytes()..].fill(0);
+    batch.images.push(slot);
+    batch.labels.push(sample as u32 % 10);
+    batch.samples.push(sample);
+}
+
+/// A batch of noise, one image per size, samples numbered from `first_sample`.
+fn noise_batch(sizes: &[[u32; 2]], first_sample: u64) -> HostBatch {
+    let mut batch = HostBatch::new(4);
+    sizes.iter().zip(first_sample..).for_each(|(&size, sample)| push_noise(&mut batch, size, sample));
+    batch
+}
+
+fn run(batch: &HostBatch, options: &Augment, device: &Device) -> Vec<f32> {
+    let batch = augment(batch_to_device(batch.clone(), options, 42, device), options);
+    batch.images.into_data().try_to_vec().expect("f32 images")
+}
+
+fn validation_problems(change: impl FnOnce(&mut Augment)) -> Vec<String> {
+    let mut options = Augment::train(224);
+    change(&mut options);
+    options.validate().err().unwrap_or_default()
+}
+
+#[test]
+fn a_list_reads_the_same_from_a_recipe() {
+    let json = r#"{
+        "steps": [
+            {"op": "resize", "size": [40, 50], "antialias": false},
+            {"op": "resize", "size": 256, "max_size": 300},
+            {"op": "center_crop"},
+            {"op": "random_resized_crop", "ratio": [1.0, 1.0]},
+            {"op": "random_horizontal_flip", "probability": 0.25}
+        ],
+        "size": [224, 192]
+    }"#;
+    let read: Augment = serde_json::from_str(json).expect("a list of augmentations");
+    let want = Augment {
+        steps: vec![
+            Augmentation::Resize(Resize { antialias: false, ..Resize::new(ResizeTo::Exactly([40, 50])) }),
+            Augmentation::Resize(Resize { max_size: Some(300), ..Resize::new(ResizeTo::ShorterSide(256)) }),
+            Augmentation::CenterCrop(CenterCrop { size: None }),
+            Augmentation::RandomResizedCrop(RandomResizedCrop { ratio: [1.0, 1.0], ..Default::default() }),
+            Augmentation::RandomHorizontalFlip(RandomHorizontalFlip { probability: 0.25 }),
+        ],
+        size: [224, 192],
+        mean: [0.485, 0.456, 0.406],
+        std: [0.229, 0.224, 0.225],
+    };
+    assert_eq!(read, want);
+    let written = serde_json::to_string(&read).expect("JSON");
+    assert_eq!(serde_json::from_str::<Augment>(&written).expect("what was written"), want);
+}
+
+#[test]
+fn unknown_steps_and_options_are_errors() {
+    let error = |json: &str| serde_json::from_str::<Augmentation>(json).expect_err(json).to_string();
+    assert!(error(r#"{"op": "rotate_hue"}"#).contains("unknown variant `rotate_hue`, expected one of `random_resized_crop`"));
+    assert!(error(r#"{"op": "random_horizontal_flip", "p": 0.5}"#).contains("unknown field `p`, expected `probability`"));
+    assert!(error(r#"{"op": "resize"}"#).contains("missing field `size`"));
+}
+
+#[test]
+fn defaults_are_valid() {
+    for options in [Augment::train(224), Augment::eval(224), Augment::train(1), Augment::eval(1)] {
+        assert_eq!(options.validate(), Ok(()));
+    }
+    let Augmentation::Resize(Resize { size, .. }) = &Augment::eval(224).steps[0] else { panic!("a resize first") };
+    assert_eq!(*size, ResizeTo::ShorterSide(256));
+}
+
+#[test]
+fn validation_reports_every_problem_with_its_step() {
+    let problems = validation_problems(|options| {
+        options.size = [0, 70_000];
+        options.mean[1] = f32::NAN;
+        options.std[2] = 0.0;
+        options.steps = vec![
+            Augmentation::RandomHorizontalFlip(RandomHorizontalFlip { probability: 1.5 }),
+            Augmentation::RandomResizedCrop(RandomResizedCrop { scale: [0.5, 0.1], ..Default::default() }),
+        ];
+    });
+    assert_eq!(problems.len(), 5, "{problems:#?}");
+    assert_eq!(problems[3], "steps[0] (random_horizontal_flip): probability is 1.5; it must be between 0 and 1");
+}
+
+#[test]
+fn a_list_that_leaves_images_of_different_shapes_is_a_problem() {
+    let resize = || Augmentation::Resize(Resize::new(ResizeTo::ShorterSide(256)));
+    let flip = || Augmentation::RandomHorizontalFlip(RandomHorizontalFlip::default());
+    assert_eq!(validation_problems(|options| options.steps = vec![flip(), resize(), flip()]).len(), 1);
+    assert_eq!(validation_problems(|options| options.steps.insert(0, resize())).len(), 0);
+    assert_eq!(validation_problems(|options| options.steps = vec![flip()]).len(), 0);
+}
+
+#[test]
+fn an_image_of_another_size_is_stretched_to_the_output() {
+    let options = Augment { steps: vec![], ..Augment::train(8) };
+    let program = options.draw(0, 0, 0, 20, 10);
+    assert_eq!((program.size(), program.source_box()), ([8, 8], [0.0, 0.0, 10.0, 20.0]));
+}
+
+#[test]
+fn draws_depend_on_seed_epoch_and_sample_alone() {
+    let options = Augment::train(32);
+    let first = options.draw(1, 2, 3, 500, 375);
+    assert_eq!(options.draw(1, 2, 3, 500, 375), first);
+    for other in [options.draw(9, 2, 3, 500, 375), options.draw(1, 9, 3, 500, 375), options.draw(1, 2, 9, 500, 375)] {
+        assert_ne!(other, first);
+    }
+}
+
+#[test]
+fn a_step_added_at_the_end_leaves_the_draws_before_it() {
+    let mut options = Augment::train(32);
+    options.steps.truncate(1);
+    let before = options.draw(1, 2, 3, 500, 375);
+    options.steps.push(Augmentation::RandomHorizontalFlip(RandomHorizontalFlip { probability: 1.0 }));
+    let [top, left, bottom, right] = options.draw(1, 2, 3, 500, 375).source_box();
+    assert_eq!([top, right, bottom, left], before.source_box());
+}
+
+#[test]
+fn draws_are_pinned() {
+    let boxes = [0, 1, 2].map(|sample| Augment::train(224).draw(42, 3, sample, 500, 375).source_box());
+    assert_eq!(boxes, [[71.0, 50.0, 366.0, 362.0], [50.0, 245.0, 251.0, 419.0], [182.0, 348.0, 372.0, 172.0]]);
+}
+
+#[test]
+fn hostile_options_and_images_give_a_result() {
+    let bad_crop = RandomResizedCrop { scale: [f64::NAN, -1.0], ratio: [0.0, f64::INFINITY], antialias: true };
+    let steps = vec![
+        Augmentation::RandomResizedCrop(bad_crop),
+        Augmentation::Resize(Resize { max_size: Some(0), ..Resize::new(ResizeTo::ShorterSide(0)) }),
+        Augmentation::CenterCrop(CenterCrop { size: Some([900, 1]) }),
+        Augmentation::RandomHorizontalFlip(RandomHorizontalFlip { probability: f64::INFINITY }),
+    ];
+    let options = Augment { steps, ..Augment::train(5) };
+    let batch = noise_batch(&[[1, 1], [1, 2000], [2000, 1], [3, 4]], 0);
+    assert!(run(&batch, &options, &kiln_device::cpu()).iter().all(|value| value.is_finite()));
+}
+
+#[test]
+fn flips_and_normalises_a_small_image() {
+    let mut batch = HostBatch::new(0);
+    push_noise(&mut batch, [1, 2], 0);
+    batch.pixels = vec![0, 51, 102, 255, 204, 153, 0, 0];
+    let steps = vec![Augmentation::RandomHorizontalFlip(RandomHorizontalFlip { probability: 1.0 })];
+    let options = Augment { steps, size: [1, 2], mean: [0.0, 0.2, 0.4], std: [1.0, 0.5, 0.25] };
+    for (name, device) in kiln_device::parity_devices() {
+        let found = run(&batch, &options, &device);
+        let want = [1.0, 0.0, 1.2, 0.0, 0.8, 0.0];
+        let error = found.iter().zip(want).map(|(found, want)| (found - want).abs()).fold(0.0, f32::max);
+        assert!(error < 1e-6, "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn a_smaller_image_has_black_around_it() {
+    let mut batch = noise_batch(&[[1, 1]], 0);
+    batch.pixels = vec![255, 255, 255, 0];
+    let steps = vec![Augmentation::CenterCrop(CenterCrop::default())];
+    let options = Augment { steps, size: [3, 4], mean: [0.5; 3], std: [0.5; 3] };
+    for (name, device) in kiln_device::parity_devices() {
+        let found = run(&batch, &options, &device);
+        let want = [-1.0, -1.0, -1.0, -1.0, -1.0, 1.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0];
+        assert_eq!(found[..12], want, "{name}");
+    }
+}

@@ -1,0 +1,162 @@
+//! Kernel, scalar twin and an f64 reference on random lists, images and batches, on every device there is.
+
+use burn::tensor::Tensor;
+
+use super::*;
+use crate::augment::geometry::{Axis, Geometry};
+
+/// Kernel against twin, normalised values up to 2.7: both sum at most a few hundred terms of f32.
+const KERNEL_TOLERANCE: f32 = 1e-5;
+/// Twin against the f64 reference, likewise.
+const TWIN_TOLERANCE: f64 = 1e-5;
+
+/// Height and width of the images of one batch: one pixel, one row, one column, odd sizes, and large ones that shrink much.
+const SIZES: [[u32; 2]; 8] = [[1, 1], [1, 37], [41, 1], [2, 3], [13, 17], [64, 48], [97, 131], [211, 301]];
+
+/// Lists that reach every branch of the geometry.
+fn lists() -> Vec<Augment> {
+    let crop = |antialias| Augmentation::RandomResizedCrop(RandomResizedCrop { antialias, ..Default::default() });
+    let flip = || Augmentation::RandomHorizontalFlip(RandomHorizontalFlip::default());
+    let exactly = |size, antialias| {
+        Augmentation::Resize(Resize { antialias, ..Resize::new(ResizeTo::Exactly(size)) })
+    };
+    let centre = |size| Augmentation::CenterCrop(CenterCrop { size: Some(size) });
+    let list = |steps, size| Augment { steps, size, ..Augment::train(1) };
+    vec![
+        Augment::train(32),
+        Augment::train(1),
+        Augment::eval(28),
+        list(vec![flip()], [97, 131]),
+        list(vec![crop(false), flip()], [45, 33]),
+        list(vec![exactly([70, 9], true), centre([30, 40]), flip()], [30, 40]),
+        list(vec![exactly([20, 30], false), flip(), crop(true)], [17, 23]),
+        list(vec![centre([50, 20]), flip(), exactly([9, 9], true)], [9, 9]),
+    ]
+}
+
+#[test]
+fn kernel_twin_and_reference_agree() {
+    for (index, options) in lists().iter().enumerate() {
+        assert_eq!(options.validate(), Ok(()));
+        let batch = noise_batch(&SIZES, 100 * index as u64);
+        let twin = run(&batch, options, &kiln_device::cpu());
+        let reference = reference(&batch, options);
+        let error = largest_difference(twin.iter().map(|&value| f64::from(value)).zip(reference.iter().copied()));
+        assert!(error.1 <= TWIN_TOLERANCE, "twin, list {index}: value {} is {:e} off", error.0, error.1);
+        for (name, device) in kiln_device::parity_devices() {
+            let kernel = run(&batch, options, &device);
+            assert_eq!(kernel.len(), twin.len());
+            let pairs = kernel.iter().map(|&value| f64::from(value)).zip(twin.iter().map(|&value| f64::from(value)));
+            let error = largest_difference(pairs);
+            assert!(error.1 <= KERNEL_TOLERANCE.into(), "{name}, list {index}: value {} is {:e} off", error.0, error.1);
+        }
+    }
+}
+
+#[test]
+fn a_large_photograph_keeps_its_precision() {
+    // At 6,000 pixels f32 positions would be off by 2e-4.
+    let batch = noise_batch(&[[9, 6001]], 5);
+    let steps = vec![Augmentation::RandomHorizontalFlip(RandomHorizontalFlip { probability: 1.0 })];
+    let options = Augment { steps, size: [5, 301], ..Augment::train(1) };
+    let twin = run(&batch, &options, &kiln_device::cpu());
+    let pairs = twin.iter().map(|&value| f64::from(value)).zip(reference(&batch, &options));
+    let error = largest_difference(pairs);
+    assert!(error.1 <= TWIN_TOLERANCE, "value {} is {:e} off", error.0, error.1);
+    for (name, device) in kiln_device::parity_devices() {
+        let kernel = run(&batch, &options, &device);
+        let error = largest_difference(kernel.iter().zip(&twin).map(|(&a, &b)| (f64::from(a), f64::from(b))));
+        assert!(error.1 <= KERNEL_TOLERANCE.into(), "{name}: value {} is {:e} off", error.0, error.1);
+    }
+}
+
+#[test]
+fn the_batch_around_an_image_changes_nothing() {
+    let options = Augment::train(24);
+    let sizes: Vec<_> = (0..32).map(|sample| SIZES[sample % SIZES.len()]).collect();
+    for (name, device) in kiln_device::parity_devices() {
+        let whole = run(&noise_batch(&sizes, 0), &options, &device);
+        for batch_size in [1, 7] {
+            let parts = sizes.chunks(batch_size).enumerate();
+            let parts = parts.flat_map(|(part, sizes)| run(&noise_batch(sizes, (part * batch_size) as u64), &options, &device));
+            assert!(parts.eq(whole.iter().copied()), "{name}: batches of {batch_size} differ from one of 32");
+        }
+        let mut reversed = HostBatch::new(4);
+        (0..32u64).rev().for_each(|sample| push_noise(&mut reversed, sizes[sample as usize], sample));
+        let reversed = run(&reversed, &options, &device);
+        let image_len = whole.len() / 32;
+        assert!(reversed.chunks(image_len).rev().eq(whole.chunks(image_len)), "{name}: the order changes an image");
+    }
+}
+
+#[test]
+fn a_batch_is_one_launch() {
+    let options = Augment::train(16);
+    let batch = noise_batch(&SIZES, 0);
+    for (name, device) in kiln_device::parity_devices() {
+        let launches = LaunchCounter::default();
+        let format = OutputFormat::new(options.size, options.mean, options.std, &launches);
+        let found = augment_as(batch_to_device(batch.clone(), &options, 42, &device), format);
+        let _: Vec<f32> = found.images.into_data().try_to_vec().expect("f32 images");
+        let want = if device == kiln_device::cpu() { 0 } else { 1 };
+        assert_eq!(launches.get(), want, "{name}");
+    }
+}
+
+#[test]
+fn a_batch_on_a_device_with_gradients_can_be_trained_on() {
+    let options = Augment::train(8);
+    let batch = noise_batch(&SIZES[..3], 0);
+    for (name, device) in kiln_device::parity_devices() {
+        let plain = run(&batch, &options, &device);
+        let device = device.autodiff();
+        let found = augment(batch_to_device(batch.clone(), &options, 42, &device), &options);
+        assert_eq!(found.targets.clone().into_data().iter::<i64>().collect::<Vec<_>>(), [0, 1, 2], "{name}");
+        let weights = Tensor::<4>::ones(found.images.dims(), &device).require_grad();
+        let gradients = (found.images.clone() * weights.clone()).sum().backward();
+        let gradient = weights.grad(&gradients).expect("a gradient");
+        assert_eq!(gradient.into_data().try_to_vec::<f32>().expect("f32"), plain, "{name}");
+    }
+}
+
+/// Index and size of the largest difference.
+fn largest_difference(pairs: impl Iterator<Item = (f64, f64)>) -> (usize, f64) {
+    let differences = pairs.map(|(a, b)| (a - b).abs()).enumerate();
+    // `!(a <= b)` also finds NaN.
+    differences.fold((0, 0.0), |worst, it| if !(it.1 <= worst.1) { it } else { worst })
+}
+
+/// What the lists mean, in f64: per output pixel, the mean of the source pixels under a triangle, one by one.
+fn reference(batch: &HostBatch, options: &Augment) -> Vec<f64> {
+    let mut output = Vec::new();
+    for (index, slot) in batch.images.iter().enumerate() {
+        let program = options.draw(42, batch.epoch, batch.samples[index], slot.width, slot.height);
+        let Geometry { rows, columns, filter } = &program.geometry;
+        let image = &batch.pixels[slot.offset..];
+        let row_taps: Vec<_> = (0..rows.length).map(|row| weights(rows, *filter, row)).collect();
+        let column_taps: Vec<_> = (0..columns.length).map(|column| weights(columns, *filter, column)).collect();
+        for channel in 0..3 {
+            let byte = |y: u32, x: u32| image[(y as usize * slot.width as usize + x as usize) * 3 + channel];
+            for (row, column) in row_taps.iter().flat_map(|row| column_taps.iter().map(move |column| (row, column))) {
+                let (mut sum, mut total) = (0.0, 0.0);
+                for (&(y, row_weight), &(x, column_weight)) in row.iter().flat_map(|y| column.iter().map(move |x| (y, x))) {
+                    sum += row_weight * column_weight * f64::from(byte(y, x));
+                    total += row_weight * column_weight;
+                }
+                let value = if total > 0.0 { sum / total / 255.0 } else { 0.0 };
+                output.push((value - f64::from(options.mean[channel])) / f64::from(options.std[channel]));
+            }
+        }
+    }
+    output
+}
+
+/// Source pixels under the triangle of output pixel `index`, and their weights.
+fn weights(axis: &Axis, filter: Filter, index: u32) -> Vec<(u32, f64)> {
+    let centre = axis.origin + axis.step * (f64::from(index) + 0.5);
+    let support = if filter == Filter::BilinearAntialiased { axis.step.abs().max(1.0) } else { 1.0 };
+    let is_inside = (axis.content[0]..axis.content[1]).contains(&(f64::from(index) + 0.5));
+    let taps = if is_inside { axis.taps[0]..axis.taps[1] } else { 0..0 };
+    let weigh = |tap: u32| (tap, 1.0 - (f64::from(tap) + 0.5 - centre).abs() / support);
+    taps.map(weigh).filter(|(_, weight)| *weight > 0.0).collect()
+}

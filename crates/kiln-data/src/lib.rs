@@ -1,0 +1,49 @@
+//! From files on disk to normalised batches on a device.
+//!
+//! In: folders of pictures ([`open`]), the embedded drawings ([`scenes`]), or anything that implements
+//! [`Dataset`]. Out: [`Batch`], f32 `[B, 3, H, W]` on the device asked for.
+//!
+//! ```text
+//! files ──dataset──> bytes + label ──decode──> RgbImage ──loader──> HostBatch ──upload──> DeviceBatch ──augment──> Batch
+//!                                      worker threads              one thread, one ahead      consumer's thread
+//! ```
+//!
+//! Pixels stay bytes until the augmentation kernel writes floats. What happens to a picture depends on
+//! `(seed, epoch, sample index)` alone: batch size, number of workers and device don't change it.
+//!
+//! ```
+//! use kiln_data::{Augment, Loader, LoaderConfig, scenes};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let cache = Some(folder.path());
+//! let config = scenes::ScenesConfig { train_images: 20, val_images: 10, size: 48, ..Default::default() };
+//! let splits = scenes::open_or_create(cache, &config)?; // `None` for the user's cache folder
+//! let loader = Loader::new(splits.train, LoaderConfig { batch_size: 8, ..Default::default() })?;
+//! let augment = Augment::train(32);
+//! for batch in loader.epoch(0).upload(&kiln_device::cpu(), &augment, 42) {
+//!     assert_eq!(batch?.images.dims()[1..], [3, 32, 32]);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod augment;
+mod batch;
+mod dataset;
+mod decode;
+mod error;
+mod loader;
+mod order;
+mod upload;
+
+pub use augment::{
+    Augment, Augmentation, CenterCrop, Program, RandomHorizontalFlip, RandomResizedCrop, Resize, ResizeTo,
+    augment,
+};
+pub use batch::{Batch, DeviceBatch, HostBatch, ImageSlot};
+pub use dataset::image_folder::ImageFolder;
+pub use dataset::{Dataset, OpenOptions, Sample, Splits, open, scenes};
+pub use decode::{DecodeError, DecodeLimits, RgbImage, rgb_from_bytes};
+pub use error::DataError;
+pub use loader::{EpochBatches, Loader, LoaderConfig, LoaderCounters, OnError, Skipped};
+pub use order::EpochOrder;
+pub use upload::{DeviceBatches, batch_to_device};

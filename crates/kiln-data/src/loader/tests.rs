@@ -1,0 +1,258 @@
+use super::*;
+use crate::Sample;
+use std::collections::HashSet;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bitmaps of different sizes whose first byte is the sample's index, some of them faulty.
+#[derive(Default)]
+struct Numbered {
+    num_samples: usize,
+    damaged: HashSet<usize>,
+    unreadable: HashSet<usize>,
+    panics_at: Option<usize>,
+    num_read: AtomicUsize,
+}
+
+/// Every picture is at most this large decoded.
+const LARGEST_BYTES: usize = 4 * 3 * 3;
+
+impl Numbered {
+    fn new(num_samples: usize) -> Self {
+        Self { num_samples, ..Self::default() }
+    }
+
+    fn damaged(num_samples: usize, damaged: impl IntoIterator<Item = usize>) -> Self {
+        Self { num_samples, damaged: damaged.into_iter().collect(), ..Self::default() }
+    }
+}
+
+impl Dataset for Numbered {
+    fn len(&self) -> usize {
+        self.num_samples
+    }
+
+    fn classes(&self) -> &[String] {
+        &[]
+    }
+
+    fn sample(&self, index: usize) -> Result<Sample, DataError> {
+        self.num_read.fetch_add(1, Ordering::Relaxed);
+        assert_ne!(self.panics_at, Some(index), "this sample panics");
+        if self.unreadable.contains(&index) {
+            return Err(DataError::Read { name: self.name(index), sample: index, reason: io::Error::other("on fire") });
+        }
+        let mut encoded = Vec::new();
+        if !self.damaged.contains(&index) {
+            let (width, height) = (1 + index as u32 % 4, 1 + index as u32 % 3);
+            let pixels = vec![index as u8; (width * height * 3) as usize];
+            let mut encoder = image::codecs::bmp::BmpEncoder::new(&mut encoded);
+            encoder.encode(&pixels, width, height, image::ExtendedColorType::Rgb8).expect("encoded");
+        }
+        Ok(Sample { encoded, label: self.label(index) })
+    }
+
+    fn name(&self, index: usize) -> String {
+        format!("{index}.bmp")
+    }
+
+    fn label(&self, index: usize) -> u32 {
+        index as u32 * 10
+    }
+}
+
+fn loader(dataset: Numbered, config: LoaderConfig) -> Loader {
+    Loader::new(Arc::new(dataset), config).expect("usable options")
+}
+
+fn in_order(batch_size: usize) -> LoaderConfig {
+    LoaderConfig { batch_size, shuffle: false, workers: 2, ..LoaderConfig::default() }
+}
+
+fn shuffled(batch_size: usize) -> LoaderConfig {
+    LoaderConfig { shuffle: true, ..in_order(batch_size) }
+}
+
+fn batches(epoch: EpochBatches) -> Vec<HostBatch> {
+    epoch.map(|batch| batch.expect("a batch")).collect()
+}
+
+/// The samples of each batch.
+fn samples(loader: &Loader) -> Vec<Vec<u64>> {
+    batches(loader.epoch(0)).into_iter().map(|batch| batch.samples).collect()
+}
+
+#[test]
+fn batches_are_the_same_for_any_number_of_workers() {
+    let expected = batches(loader(Numbered::new(103), LoaderConfig { workers: 1, seed: 5, ..shuffled(8) }).epoch(3));
+    for workers in [2, 5, 0] {
+        let config = LoaderConfig { workers, seed: 5, ..shuffled(8) };
+        assert_eq!(batches(loader(Numbered::new(103), config).epoch(3)), expected, "{workers} workers");
+    }
+}
+
+#[test]
+fn every_image_arrives_with_its_label_and_pixels() {
+    for batch in batches(loader(Numbered::new(50), shuffled(7)).epoch(1)) {
+        assert_eq!(batch.epoch, 1);
+        for i in 0..batch.len() {
+            let sample = batch.samples[i];
+            assert_eq!(u64::from(batch.labels[i]), sample * 10);
+            assert_eq!((u64::from(batch.images[i].width), u64::from(batch.images[i].height)), (1 + sample % 4, 1 + sample % 3));
+            assert!(batch.image(i).iter().all(|&byte| u64::from(byte) == sample));
+        }
+    }
+}
+
+#[test]
+fn the_order_changes_with_the_epoch_and_covers_every_sample() {
+    let loader = loader(Numbered::new(40), shuffled(8));
+    let flat = |epoch| batches(loader.epoch(epoch)).into_iter().flat_map(|batch| batch.samples).collect::<Vec<_>>();
+    let (first, second) = (flat(0), flat(1));
+    assert_ne!(first, second);
+    assert_eq!(first.iter().collect::<HashSet<_>>().len(), 40);
+    assert_eq!(flat(0), first);
+}
+
+#[test]
+fn damaged_files_are_left_out_and_named_in_order() {
+    let dataset = Numbered { unreadable: [4].into(), ..Numbered::damaged(9, [1, 6]) };
+    let loader = loader(dataset, in_order(3));
+    let mut epoch = loader.epoch(0);
+    let delivered: Vec<_> = epoch.by_ref().map(|batch| batch.expect("a batch").samples).collect();
+    assert_eq!(delivered, [vec![0, 2], vec![3, 5], vec![7, 8]]);
+    let skipped = |name: &str, reason: &str| Skipped { name: name.into(), reason: reason.into() };
+    let empty = "the file is empty";
+    assert_eq!(epoch.skipped(), [skipped("1.bmp", empty), skipped("4.bmp", "on fire"), skipped("6.bmp", empty)]);
+    let counters = epoch.counters();
+    assert_eq!((counters.images, counters.skipped), (6, 3));
+}
+
+#[test]
+fn on_error_fail_ends_with_the_first_error_of_the_order() {
+    let config = LoaderConfig { on_error: OnError::Fail, ..in_order(2) };
+    let mut epoch = loader(Numbered::damaged(10, [3, 5]), config).epoch(0);
+    assert!(epoch.next().expect("an answer").is_ok());
+    let error = epoch.next().expect("an answer").expect_err("a damaged file");
+    assert!(matches!(&error, DataError::Decode { name, sample: 3, .. } if name == "3.bmp"), "{error}");
+    assert!(epoch.next().is_none());
+}
+
+#[test]
+fn a_batch_of_nothing_but_damaged_files_is_passed_over() {
+    assert_eq!(samples(&loader(Numbered::damaged(9, 3..6), in_order(3))), [vec![0, 1, 2], vec![6, 7, 8]]);
+}
+
+#[test]
+fn an_epoch_of_nothing_but_damaged_files_is_an_error() {
+    let mut epoch = loader(Numbered::damaged(5, 0..5), in_order(2)).epoch(0);
+    let error = epoch.next().expect("an answer").expect_err("nothing left");
+    assert_eq!(
+        error.to_string(),
+        "all 5 images of the epoch were skipped, the first: \"0.bmp\" (the file is empty)"
+    );
+    assert!(epoch.next().is_none());
+}
+
+#[test]
+fn a_last_batch_of_one_joins_the_batch_before() {
+    let loader_of = |num_samples, config| loader(Numbered::new(num_samples), config);
+    let sizes = |loader: &Loader| samples(loader).iter().map(Vec::len).collect::<Vec<_>>();
+    let dropping = LoaderConfig { drop_last: true, ..in_order(4) };
+    for (num_samples, config, expected) in [
+        (9, in_order(4), vec![4, 5]),
+        (10, in_order(4), vec![4, 4, 2]),
+        (8, in_order(4), vec![4, 4]),
+        (1, in_order(4), vec![1]),
+        (3, in_order(1), vec![1, 1, 1]),
+        (9, dropping.clone(), vec![4, 4]),
+        (11, dropping.clone(), vec![4, 4]),
+        (3, dropping, vec![3]),
+    ] {
+        let loader = loader_of(num_samples, config);
+        assert_eq!(sizes(&loader), expected, "{num_samples} samples");
+        assert_eq!(loader.num_batches(), expected.len());
+        assert_eq!(loader.num_samples(), expected.iter().sum::<usize>());
+    }
+}
+
+#[test]
+fn an_image_left_alone_by_damaged_neighbours_does_not_train() {
+    let dataset = || Numbered::damaged(6, [0, 1]);
+    assert_eq!(samples(&loader(dataset(), in_order(3))), [vec![2], vec![3, 4, 5]]);
+    // Find a seed that puts both damaged files into one batch.
+    let alone = (0..100).find_map(|seed| {
+        let loader = loader(dataset(), LoaderConfig { seed, ..shuffled(3) });
+        let mut epoch = loader.epoch(0);
+        let sizes: Vec<_> = epoch.by_ref().map(|batch| batch.expect("a batch").len()).collect();
+        (sizes == [3]).then(|| epoch.skipped())
+    });
+    let skipped = alone.expect("a third of the seeds do");
+    assert_eq!(skipped.len(), 3);
+    assert!(skipped[2].reason.contains("BatchNorm"), "{skipped:?}");
+}
+
+#[test]
+fn limit_batches_ends_the_epoch_and_reads_no_further() {
+    let dataset = Arc::new(Numbered::new(100));
+    let config = LoaderConfig { limit_batches: Some(2), ..in_order(5) };
+    let loader = Loader::new(dataset.clone(), config).expect("usable options");
+    assert_eq!((loader.num_batches(), loader.num_samples()), (2, 10));
+    assert_eq!(samples(&loader), [vec![0, 1, 2, 3, 4], vec![5, 6, 7, 8, 9]]);
+    assert_eq!(dataset.num_read.load(Ordering::Relaxed), 10);
+}
+
+#[test]
+fn a_panic_in_a_data_set_is_an_error_not_a_hang() {
+    let dataset = Numbered { panics_at: Some(4), ..Numbered::new(9) };
+    let mut epoch = loader(dataset, in_order(3)).epoch(0);
+    assert!(epoch.next().expect("an answer").is_ok());
+    let error = epoch.next().expect("an answer").expect_err("a panic");
+    assert!(matches!(&error, DataError::Worker { message, .. } if message.contains("this sample panics")), "{error}");
+    assert!(epoch.next().is_none());
+}
+
+#[test]
+fn dropping_an_epoch_midway_ends_its_threads() {
+    let dataset = Arc::new(Numbered::new(100_000));
+    let config = LoaderConfig { workers: 4, ..in_order(4) };
+    let loader = Loader::new(dataset.clone(), config).expect("usable options");
+    let mut epoch = loader.epoch(0);
+    epoch.next().expect("an answer").expect("a batch");
+    drop(epoch);
+    // One of the test, one of the loader: the threads have let go of theirs.
+    assert_eq!(Arc::strong_count(&dataset), 2);
+    assert!(dataset.num_read.load(Ordering::Relaxed) < 100_000);
+}
+
+#[test]
+fn waiting_pictures_stay_within_the_bound() {
+    const WORKERS: usize = 3;
+    let queue_bytes = 10 * LARGEST_BYTES;
+    let config = LoaderConfig { queue_bytes, workers: WORKERS, ..in_order(16) };
+    let epoch = loader(Numbered::new(1000), config).epoch(0);
+    // Nobody takes anything until the queue is full.
+    while epoch.queue.peak_bytes() < queue_bytes {
+        thread::yield_now();
+    }
+    let queue = epoch.queue();
+    assert_eq!(batches(epoch).iter().map(HostBatch::len).sum::<usize>(), 1000);
+    let most = queue_bytes + WORKERS * LARGEST_BYTES;
+    assert!(queue.peak_bytes() <= most, "{} bytes waited, at most {most} may", queue.peak_bytes());
+}
+
+#[test]
+fn a_picture_larger_than_the_bound_still_passes() {
+    let config = LoaderConfig { queue_bytes: 1, workers: 5, ..in_order(8) };
+    assert_eq!(samples(&loader(Numbered::new(20), config)).len(), 3);
+}
+
+#[test]
+fn every_unusable_option_is_reported() {
+    let config = LoaderConfig { batch_size: 0, limit_batches: Some(0), queue_bytes: 0, ..LoaderConfig::default() };
+    let error = Loader::new(Arc::new(Numbered::new(0)), config).err().expect("an error");
+    assert_eq!(
+        error.to_string(),
+        "unusable loader options: batch_size is 0; limit_batches is 0; queue_bytes is 0; the data set has no images"
+    );
+}

@@ -1,0 +1,159 @@
+//! Brings batches of bytes to a device, one ahead of the step that uses them.
+//!
+//! In: [`EpochBatches`]. Out: [`Batch`]es on the device.
+//! Own thread: put the batch together, draw each image's program, copy the bytes. Consumer's thread: wait for
+//! that, launch the augmentation. While the consumer works on one batch, the next one is made and lies ready
+//! on the device; the one after it isn't begun, so two batches of bytes are on the device at once.
+//!
+//! The bytes travel as one flat tensor of `u32` words: WGSL has no `u8`, and CUDA would pad each row of three.
+//! burn copies them once more on the host, because a `Vec<u8>` isn't aligned for words.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+
+use crate::augment::{Augment, augment};
+use crate::batch::{Batch, DeviceBatch, HostBatch};
+use crate::decode::panic_message;
+use crate::error::DataError;
+use crate::loader::{EpochBatches, LoaderCounters, Queue, Skipped};
+
+/// Draws the programs of a batch and copies its bytes to `device`.
+///
+/// A draw depends on `seed`, the epoch and the index of the sample alone.
+///
+/// # Panics
+/// If the bytes of `batch` aren't whole words; [`HostBatch::push`] pads them.
+pub fn batch_to_device(batch: HostBatch, augment: &Augment, seed: u64, device: &Device) -> DeviceBatch {
+    let HostBatch { pixels, images, labels, samples, epoch } = batch;
+    let drawn = images.iter().zip(&samples);
+    let programs = drawn.map(|(slot, &sample)| augment.draw(seed, epoch, sample, slot.width, slot.height)).collect();
+    assert_eq!(pixels.len() % 4, 0, "{} bytes of pixels aren't whole words", pixels.len());
+    let num_words = pixels.len() / 4;
+    let words = TensorData::from_bytes_vec(pixels, [num_words], DType::U32);
+    let pixels = Tensor::<1, Int>::from_data(words, (device, DType::U32));
+    DeviceBatch { pixels, images, labels, samples, epoch, programs }
+}
+
+impl EpochBatches {
+    /// Uploads the batches from a thread of its own, one ahead of the consumer.
+    ///
+    /// `seed` determines the random draws, together with the epoch and each sample's index. Options of
+    /// `augment` that can't work are the first batch's error.
+    pub fn upload(self, device: &Device, augment: &Augment, seed: u64) -> DeviceBatches {
+        // Without room in the channel the thread holds the one finished batch until it is taken.
+        let (sender, receiver) = sync_channel(0);
+        let queue = self.queue();
+        let (thread_device, thread_augment) = (device.clone(), augment.clone());
+        let work = move || send_batches(self, &thread_device, &thread_augment, seed, &sender);
+        let (thread, start_error) = match augment.validate() {
+            Err(problems) => (None, Some(DataError::Config { what: "augmentation", problems })),
+            Ok(()) => match thread::Builder::new().name("kiln-upload".into()).spawn(work) {
+                Ok(thread) => (Some(thread), None),
+                Err(error) => (None, Some(upload_error(error.to_string()))),
+            },
+        };
+        let wait = Duration::ZERO;
+        DeviceBatches { receiver: Some(receiver), thread, queue, augment: augment.clone(), wait, start_error }
+    }
+}
+
+/// The thread's life. Ends with the epoch, after an error, or when nobody receives any more.
+fn send_batches(
+    batches: EpochBatches,
+    device: &Device,
+    augment: &Augment,
+    seed: u64,
+    sender: &SyncSender<Result<DeviceBatch, DataError>>,
+) {
+    for batch in batches {
+        let uploaded = batch.map(|batch| batch_to_device(batch, augment, seed, device));
+        if sender.send(uploaded).is_err() {
+            return;
+        }
+    }
+}
+
+/// Batches ready for the model, in the order of the epoch.
+///
+/// After an error the iterator ends. Dropping it stops all threads of the epoch.
+pub struct DeviceBatches {
+    /// `None` once the epoch is over.
+    receiver: Option<Receiver<Result<DeviceBatch, DataError>>>,
+    thread: Option<JoinHandle<()>>,
+    queue: Arc<Queue>,
+    augment: Augment,
+    wait: Duration,
+    start_error: Option<DataError>,
+}
+
+impl DeviceBatches {
+    /// Seconds that `next` has waited for the host: the time the training step could have used.
+    pub fn wait_secs(&self) -> f64 {
+        self.wait.as_secs_f64()
+    }
+
+    /// The files left out so far, in the order of the epoch. Complete when the iterator has ended; before,
+    /// it may be a batch ahead.
+    pub fn skipped(&self) -> Vec<Skipped> {
+        self.queue.skipped()
+    }
+
+    /// What the host has spent on the epoch so far.
+    pub fn counters(&self) -> LoaderCounters {
+        self.queue.counters()
+    }
+
+    /// Waits for the next uploaded batch.
+    fn receive(&mut self) -> Option<Result<DeviceBatch, DataError>> {
+        if let Some(error) = self.start_error.take() {
+            return Some(Err(error));
+        }
+        let start = Instant::now();
+        let received = self.receiver.as_ref()?.recv();
+        self.wait += start.elapsed();
+        match received {
+            Ok(received) => Some(received),
+            // The thread has hung up: at the end of the epoch, or because it panicked.
+            Err(_) => self.stop().map(Err),
+        }
+    }
+
+    /// Stops all threads; gives the error of an upload that panicked.
+    fn stop(&mut self) -> Option<DataError> {
+        self.queue.cancel();
+        self.receiver = None;
+        let ended = self.thread.take()?.join();
+        ended.err().map(|panic| upload_error(panic_message(&*panic)))
+    }
+}
+
+impl Iterator for DeviceBatches {
+    type Item = Result<Batch, DataError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.receive()? {
+            Ok(batch) => Some(Ok(augment(batch, &self.augment))),
+            Err(error) => {
+                let _ = self.stop();
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+impl Drop for DeviceBatches {
+    fn drop(&mut self) {
+        let _ = self.stop();
+    }
+}
+
+fn upload_error(message: String) -> DataError {
+    DataError::Worker { thread: "upload", message }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+use super::*;
+use crate::dataset::{Dataset, scenes};
+use crate::loader::{Loader, LoaderConfig};
+use crate::RgbImage;
+
+fn scenes_loader(folder: &tempfile::TempDir, config: LoaderConfig) -> Loader {
+    let options = scenes::ScenesConfig { train_images: 30, val_images: 10, size: 32, seed: 1 };
+    let splits = scenes::open_or_create(Some(folder.path()), &options).expect("drawn");
+    Loader::new(splits.train, config).expect("usable options")
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+#[test]
+fn words_on_a_device_are_the_bytes_of_the_host() {
+    let mut host = HostBatch::new(0);
+    host.push(&RgbImage { width: 1, height: 1, pixels: vec![1, 2, 255] }, 3, 8);
+    host.push(&RgbImage { width: 1, height: 2, pixels: vec![128, 129, 130, 131, 132, 133] }, 4, 9);
+    for (name, device) in kiln_device::parity_devices() {
+        let batch = batch_to_device(host.clone(), &Augment::eval(8), 0, &device);
+        let words = batch.pixels.into_data().to_vec::<u32>().expect("u32");
+        let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+        assert_eq!(bytes, host.pixels, "{name}");
+        assert_eq!((batch.labels, batch.samples, batch.programs.len()), (vec![3, 4], vec![8, 9], 2), "{name}");
+    }
+}
+
+#[test]
+fn batches_come_in_the_order_of_the_epoch_on_every_device() {
+    let folder = folder();
+    let loader = scenes_loader(&folder, LoaderConfig { batch_size: 8, seed: 3, ..Default::default() });
+    let expected: Vec<_> = loader.epoch(2).map(|batch| batch.expect("a batch").samples).collect();
+    for (name, device) in kiln_device::parity_devices() {
+        let mut batches = loader.epoch(2).upload(&device, &Augment::train(16), 5);
+        let uploaded: Vec<_> = batches.by_ref().map(|batch| batch.expect("a batch")).collect();
+        assert!(uploaded.iter().map(|batch| &batch.samples).eq(&expected), "{name}");
+        for batch in &uploaded {
+            assert_eq!(batch.images.dims(), [batch.labels.len(), 3, 16, 16], "{name}");
+            let targets = batch.targets.clone().into_data().iter::<i64>().collect::<Vec<_>>();
+            assert!(targets.iter().copied().eq(batch.labels.iter().map(|&label| i64::from(label))), "{name}");
+        }
+        assert_eq!(batches.counters().images, 30, "{name}");
+        assert!(batches.wait_secs() > 0.0, "{name}");
+    }
+}
+
+#[test]
+fn an_image_is_the_same_in_any_batch() {
+    let folder = folder();
+    let images_by_sample = |batch_size, workers| {
+        let config = LoaderConfig { batch_size, workers, ..Default::default() };
+        let mut images = std::collections::BTreeMap::new();
+        for batch in scenes_loader(&folder, config).epoch(1).upload(&kiln_device::cpu(), &Augment::train(8), 7) {
+            let batch = batch.expect("a batch");
+            for (i, sample) in batch.samples.iter().enumerate() {
+                let pixels = batch.images.clone().slice([i..i + 1]).into_data().to_vec::<f32>().expect("f32");
+                images.insert(*sample, pixels);
+            }
+        }
+        images
+    };
+    assert_eq!(images_by_sample(5, 1), images_by_sample(12, 3));
+}
+
+#[test]
+fn options_of_the_augmentation_are_checked() {
+    let folder = folder();
+    let loader = scenes_loader(&folder, LoaderConfig::default());
+    let augment = Augment { size: [0, 8], ..Augment::eval(8) };
+    let mut batches = loader.epoch(0).upload(&kiln_device::cpu(), &augment, 0);
+    assert!(matches!(batches.next(), Some(Err(DataError::Config { what: "augmentation", .. }))));
+    assert!(batches.next().is_none());
+}
+
+#[test]
+fn dropping_midway_ends_all_threads() {
+    let folder = folder();
+    let loader = scenes_loader(&folder, LoaderConfig { batch_size: 2, workers: 3, ..Default::default() });
+    let before = Arc::strong_count(loader.dataset());
+    let mut batches = loader.epoch(0).upload(&kiln_device::cpu(), &Augment::eval(8), 0);
+    batches.next().expect("an answer").expect("a batch");
+    drop(batches);
+    assert_eq!(Arc::strong_count(loader.dataset()), before);
+}
+
+struct Panics;
+
+impl Dataset for Panics {
+    fn len(&self) -> usize {
+        3
+    }
+
+    fn classes(&self) -> &[String] {
+        &[]
+    }
+
+    fn sample(&self, index: usize) -> Result<crate::Sample, DataError> {
+        panic!("no sample {index}")
+    }
+
+    fn name(&self, index: usize) -> String {
+        index.to_string()
+    }
+
+    fn label(&self, _: usize) -> u32 {
+        0
+    }
+}
+
+#[test]
+fn an_error_of_the_loader_reaches_the_consumer_and_ends_the_epoch() {
+    let loader = Loader::new(Arc::new(Panics), LoaderConfig::default()).expect("usable options");
+    let mut batches = loader.epoch(0).upload(&kiln_device::cpu(), &Augment::eval(8), 0);
+    let error = batches.next().expect("an answer").expect_err("a panic");
+    assert!(error.to_string().starts_with("the decoding thread failed: no sample"), "{error}");
+    assert!(batches.next().is_none());
+}

@@ -1,0 +1,411 @@
+//! Joins what the sources list into one row per physical card. Pure: listings in, [`Inventory`] out.
+//!
+//! Two listings describe the same card if their PCI addresses are equal. Where one has no address (DirectX 12
+//! never has a trustworthy one: wgpu looks it up by model, so two equal cards get the same), the n-th card of a
+//! model on one interface is the n-th of that model on the other. Names and indices alone never join.
+
+use super::{
+    Api, Backend, Handle, HardwareKind, Inventory, PhysicalDevice, Problem, Route,
+    cpu::Processor,
+    cuda::{self, CudaDevice},
+    wgpu::{self, Adapter, AdapterKind},
+};
+use crate::{nvrtc::Installation, request::DeviceRequest};
+
+const VENDOR_NVIDIA: u32 = 0x10de;
+const VENDOR_AMD: u32 = 0x1002;
+
+/// Builds the inventory.
+pub(crate) fn join(cuda: &cuda::Listing, wgpu: &wgpu::Listing, processor: &Processor) -> Inventory {
+    let mut devices: Vec<PhysicalDevice> =
+        cuda.devices.iter().enumerate().map(|(index, device)| from_cuda(cuda, index, device)).collect();
+    let mut software = Vec::new();
+    for (adapter, nth) in in_order_of_preference(&wgpu.adapters) {
+        if adapter.is_software() {
+            software.push(from_adapter(adapter, nth));
+        } else if let Some(device) = devices.iter_mut().find(|device| is_same(adapter, device)) {
+            device.memory_bytes = device.memory_bytes.or(adapter.memory_bytes);
+            device.pci_id = device.pci_id.or(pci_id(adapter));
+            device.routes.push(wgpu_route(adapter, nth));
+        } else {
+            devices.push(from_adapter(adapter, nth));
+        }
+    }
+    devices.sort_by_key(|device| display_order(device.kind));
+    number_wgpu_routes(&mut devices);
+
+    let mut notes = Vec::new();
+    notes.extend(cuda.finding.as_ref().map(|finding| format!("CUDA: {finding}")));
+    let warnings = cuda.devices.iter().filter_map(|card| card.warning.clone());
+    notes.extend(warnings);
+    // Equal cards share their warning.
+    notes.dedup();
+    notes.extend(wgpu.finding.clone());
+    notes.extend(twins(&devices));
+
+    // burn can address only the first software adapter.
+    devices.extend(software.into_iter().take(1));
+    devices.push(from_processor(processor));
+    Inventory { devices, notes }
+}
+
+/// Adapters with their position among those of the same kind and interface, the better interface and driver
+/// first.
+fn in_order_of_preference(adapters: &[Adapter]) -> Vec<(&Adapter, usize)> {
+    let mut ordered: Vec<_> = adapters
+        .iter()
+        .enumerate()
+        .map(|(index, adapter)| {
+            let same = |other: &&Adapter| (other.api, other.kind) == (adapter.api, adapter.kind);
+            (adapter, adapters[..index].iter().filter(same).count())
+        })
+        .collect();
+    ordered.sort_by_key(|(adapter, _)| {
+        let api = match adapter.api {
+            Api::Vulkan | Api::Metal => 0,
+            _ => 1,
+        };
+        // Of AMD's Vulkan drivers for Linux, RADV (Mesa) is the maintained one.
+        let other_amd_driver = adapter.vendor == VENDOR_AMD
+            && !adapter.driver.to_ascii_lowercase().contains("radv")
+            && !adapter.name.contains("RADV");
+        (api, other_amd_driver)
+    });
+    ordered
+}
+
+fn is_same(adapter: &Adapter, device: &PhysicalDevice) -> bool {
+    if adapter.api != Api::Dx12
+        && let (Some(ours), Some(theirs)) = (adapter.pci_address, device.pci_address)
+    {
+        return ours == theirs;
+    }
+    let same_model = match device.pci_id {
+        Some(id) => Some(id) == pci_id(adapter),
+        // The CUDA driver doesn't tell the PCI id, but it uses the same names as NVIDIA's other drivers.
+        None => adapter.vendor == VENDOR_NVIDIA && adapter.name == device.name,
+    };
+    same_model && device.routes.iter().all(|route| route.api != adapter.api)
+}
+
+fn pci_id(adapter: &Adapter) -> Option<(u32, u32)> {
+    // Larger numbers are Khronos's, for makers that have none on the bus.
+    (adapter.vendor <= 0xffff && adapter.vendor != 0).then_some((adapter.vendor, adapter.device))
+}
+
+fn from_cuda(listing: &cuda::Listing, index: usize, device: &CudaDevice) -> PhysicalDevice {
+    let driver = match (&listing.driver_release, listing.driver_version) {
+        (Some(release), Some(version)) => Some(format!("NVIDIA {release} (CUDA {version})")),
+        (None, Some(version)) => Some(format!("NVIDIA (CUDA {version})")),
+        (release, None) => release.as_ref().map(|release| format!("NVIDIA {release}")),
+    };
+    PhysicalDevice {
+        name: device.name.clone(),
+        kind: if device.integrated { HardwareKind::Integrated } else { HardwareKind::Discrete },
+        memory_bytes: device.memory_bytes,
+        pci_address: device.pci_address,
+        uuid: device.uuid.clone(),
+        compute_capability: device.compute_capability,
+        pci_id: None,
+        routes: vec![Route {
+            request: DeviceRequest::Cuda(Some(index)),
+            backend: Backend::Cuda,
+            api: Api::Cuda,
+            driver,
+            problem: device.problem.clone(),
+            only_by_name: None,
+            compiler: device.compiler.as_ref().map(Installation::describe),
+            handle: Handle::Cuda { index, driver: listing.library.clone(), compiler: device.compiler.clone() },
+        }],
+    }
+}
+
+fn from_adapter(adapter: &Adapter, nth: usize) -> PhysicalDevice {
+    PhysicalDevice {
+        name: adapter.name.clone(),
+        kind: kind_of(adapter),
+        memory_bytes: adapter.memory_bytes,
+        pci_address: adapter.pci_address,
+        uuid: None,
+        compute_capability: None,
+        pci_id: pci_id(adapter),
+        routes: vec![wgpu_route(adapter, nth)],
+    }
+}
+
+fn kind_of(adapter: &Adapter) -> HardwareKind {
+    if adapter.is_software() {
+        return HardwareKind::Software;
+    }
+    match adapter.kind {
+        AdapterKind::IntegratedGpu => HardwareKind::Integrated,
+        AdapterKind::VirtualGpu => HardwareKind::Virtual,
+        // DirectX 12 tells discrete from integrated by cache coherence, and gets AMD's APUs wrong.
+        AdapterKind::DiscreteGpu
+            if adapter.api == Api::Dx12 && adapter.vendor == VENDOR_AMD && is_amd_apu(&adapter.name) =>
+        {
+            HardwareKind::Integrated
+        }
+        AdapterKind::Other => HardwareKind::Virtual,
+        AdapterKind::DiscreteGpu | AdapterKind::Cpu => HardwareKind::Discrete,
+    }
+}
+
+/// Whether AMD sells a GPU of this name only as part of a processor: "AMD Radeon(TM) Graphics", "Radeon RX Vega
+/// 10 Graphics", "Radeon 780M", "Radeon 8060S". Cards don't end in "Graphics", and carry "RX", "Pro" or the
+/// like before such a number.
+fn is_amd_apu(name: &str) -> bool {
+    let name = name.replace("(TM)", "");
+    let words: Vec<&str> = name.split_ascii_whitespace().collect();
+    let card = words.iter().any(|word| matches!(*word, "RX" | "Pro" | "PRO" | "R9" | "HD"));
+    let model = words.iter().any(|word| {
+        let digits = word.trim_end_matches(['M', 'S']);
+        digits != *word && (3..=4).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    words.last() == Some(&"Graphics") || (model && !card)
+}
+
+fn wgpu_route(adapter: &Adapter, nth: usize) -> Route {
+    let driver = format!("{} {}", adapter.driver, adapter.driver_info);
+    let driver = driver.trim();
+    Route {
+        request: DeviceRequest::WgpuSoftware,
+        backend: Backend::Wgpu,
+        api: adapter.api,
+        driver: (!driver.is_empty()).then(|| driver.to_owned()),
+        compiler: None,
+        problem: problem_of(adapter, cfg!(feature = "vulkan")),
+        only_by_name: passed_over_by_auto(adapter),
+        handle: Handle::Wgpu { kind: adapter.kind, nth },
+    }
+}
+
+/// What keeps an adapter from being used at all.
+fn problem_of(adapter: &Adapter, spirv_build: bool) -> Option<Problem> {
+    if adapter.kind == AdapterKind::Other {
+        return Some(Problem::new("its driver does not say what kind of GPU it is, and burn can't address such a one"));
+    }
+    if spirv_build && adapter.api == Api::Vulkan {
+        let remedy = "use a build without the Cargo feature `vulkan`: it compiles WGSL, which works everywhere";
+        if adapter.is_software() {
+            return Some(
+                Problem::new("this build compiles SPIR-V, which crashes software drivers").with_remedy(remedy),
+            );
+        }
+        if adapter.spirv == Some(false) {
+            return Some(
+                Problem::new(
+                    "this build compiles SPIR-V, and the driver lacks VK_KHR_workgroup_memory_explicit_layout",
+                )
+                .with_remedy(remedy),
+            );
+        }
+    }
+    None
+}
+
+/// Why `auto` leaves a usable adapter alone.
+fn passed_over_by_auto(adapter: &Adapter) -> Option<String> {
+    if adapter.is_software() {
+        return Some("it is no GPU but draws on the processor, where native code is faster".to_owned());
+    }
+    adapter
+        .is_nvk()
+        .then(|| "NVK, the open driver for NVIDIA cards, is slow at this; install NVIDIA's driver".to_owned())
+}
+
+/// Numbers the routes `wgpu:0`, `wgpu:1`, ...: each card's main one first, in the order of the list, then the
+/// others.
+fn number_wgpu_routes(devices: &mut [PhysicalDevice]) {
+    let mut next = 0;
+    for main in [true, false] {
+        for device in &mut *devices {
+            let routes = device.routes.iter_mut().filter(|route| route.backend == Backend::Wgpu);
+            for (position, route) in routes.enumerate() {
+                if (position == 0) == main {
+                    route.request = DeviceRequest::Wgpu(Some(next));
+                    next += 1;
+                }
+            }
+        }
+    }
+}
+
+fn display_order(kind: HardwareKind) -> u8 {
+    match kind {
+        HardwareKind::Discrete => 0,
+        HardwareKind::Virtual => 1,
+        HardwareKind::Integrated => 2,
+        HardwareKind::Software => 3,
+        HardwareKind::Cpu => 4,
+    }
+}
+
+/// Devices that look alike and can't be told apart: a driver may have listed one card twice.
+fn twins(devices: &[PhysicalDevice]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (index, device) in devices.iter().enumerate() {
+        let same = |other: &PhysicalDevice| {
+            other.name == device.name && (other.pci_address.is_none() || device.pci_address.is_none())
+        };
+        if devices[..index].iter().any(same) {
+            notes.push(format!(
+                "{} is listed twice, without the PCI addresses that would tell whether it is one card or two",
+                device.name
+            ));
+        }
+    }
+    notes
+}
+
+fn from_processor(processor: &Processor) -> PhysicalDevice {
+    PhysicalDevice {
+        name: processor.name.clone(),
+        kind: HardwareKind::Cpu,
+        memory_bytes: processor.memory_bytes,
+        pci_address: None,
+        uuid: None,
+        compute_capability: None,
+        pci_id: None,
+        routes: vec![Route {
+            request: DeviceRequest::Cpu,
+            backend: Backend::Cpu,
+            api: Api::Native,
+            driver: None,
+            compiler: None,
+            problem: None,
+            only_by_name: None,
+            handle: Handle::Cpu,
+        }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machines::{adapter, cuda_card, machine, processor};
+
+    #[test]
+    fn one_card_seen_by_cuda_and_vulkan_is_one_row() {
+        let inventory = machine(
+            vec![cuda_card("NVIDIA RTX A1000", "0000:01:00.0", (8, 6))],
+            vec![adapter(
+                Api::Vulkan,
+                AdapterKind::DiscreteGpu,
+                "NVIDIA RTX A1000",
+                (0x10de, 0x25b9),
+                "0000:01:00.0",
+                "NVIDIA",
+            )],
+        );
+        assert_eq!(inventory.devices.len(), 2, "the card and the processor");
+        let requests: Vec<_> = inventory.routes().map(|(_, route)| route.request).collect();
+        assert_eq!(requests, [DeviceRequest::Cuda(Some(0)), DeviceRequest::Wgpu(Some(0)), DeviceRequest::Cpu]);
+    }
+
+    #[test]
+    fn equal_cards_are_kept_apart_by_address_whatever_the_order() {
+        let nvidia =
+            |pci| adapter(Api::Vulkan, AdapterKind::DiscreteGpu, "NVIDIA RTX A1000", (0x10de, 0x25b9), pci, "NVIDIA");
+        let inventory = machine(
+            vec![
+                cuda_card("NVIDIA RTX A1000", "0000:01:00.0", (8, 6)),
+                cuda_card("NVIDIA RTX A1000", "0000:41:00.0", (8, 6)),
+            ],
+            vec![nvidia("0000:41:00.0"), nvidia("0000:01:00.0")],
+        );
+        assert_eq!(inventory.devices.len(), 3);
+        let handles: Vec<_> = inventory
+            .routes()
+            .filter(|(_, route)| route.backend == Backend::Wgpu)
+            .map(|(_, route)| route.handle.clone())
+            .collect();
+        // wgpu:0 is the card at 01:00.0, which Vulkan lists second.
+        let at = |nth| Handle::Wgpu { kind: AdapterKind::DiscreteGpu, nth };
+        assert_eq!(handles, [at(1), at(0)]);
+    }
+
+    #[test]
+    fn directx_joins_by_model_and_gets_the_later_number() {
+        let card =
+            |api, pci| adapter(api, AdapterKind::DiscreteGpu, "AMD Radeon RX 6600M", (0x1002, 0x73ff), pci, "AMD");
+        // wgpu's DirectX address is a guess by model; this one is wrong on purpose.
+        let inventory = machine(vec![], vec![card(Api::Dx12, "0000:09:00.0"), card(Api::Vulkan, "0000:03:00.0")]);
+        assert_eq!(inventory.devices.len(), 2);
+        let apis: Vec<_> = inventory.devices[0].routes.iter().map(|route| (route.api, route.request)).collect();
+        assert_eq!(apis, [(Api::Vulkan, DeviceRequest::Wgpu(Some(0))), (Api::Dx12, DeviceRequest::Wgpu(Some(1)))]);
+    }
+
+    #[test]
+    fn positions_count_adapters_of_one_kind_on_one_interface() {
+        let gpu = |api, kind, name: &str, device| adapter(api, kind, name, (0x10de, device), "", "NVIDIA");
+        let adapters = [
+            gpu(Api::Vulkan, AdapterKind::IntegratedGpu, "a", 1),
+            gpu(Api::Vulkan, AdapterKind::DiscreteGpu, "b", 2),
+            gpu(Api::Dx12, AdapterKind::DiscreteGpu, "b", 2),
+            gpu(Api::Vulkan, AdapterKind::DiscreteGpu, "c", 3),
+        ];
+        let order: Vec<_> = in_order_of_preference(&adapters)
+            .into_iter()
+            .map(|(adapter, nth)| (adapter.name.as_str(), adapter.api, nth))
+            .collect();
+        assert_eq!(order, [("a", Api::Vulkan, 0), ("b", Api::Vulkan, 0), ("c", Api::Vulkan, 1), ("b", Api::Dx12, 0)]);
+    }
+
+    #[test]
+    fn indistinguishable_twins_are_kept_and_flagged() {
+        let twin = || adapter(Api::Vulkan, AdapterKind::DiscreteGpu, "AMD Radeon RX 580", (0x1002, 0x67df), "", "radv");
+        let inventory = machine(vec![], vec![twin(), twin()]);
+        assert_eq!(inventory.devices.len(), 3);
+        assert!(inventory.notes.iter().any(|note| note.contains("listed twice")));
+    }
+
+    #[test]
+    fn amd_names_tell_processors_from_cards() {
+        for name in [
+            "AMD Radeon(TM) Graphics",
+            "AMD Radeon Graphics",
+            "AMD Radeon(TM) Vega 8 Graphics",
+            "AMD Radeon(TM) RX Vega 10 Graphics",
+            "AMD Radeon(TM) 780M",
+            "AMD Radeon 8060S",
+            "AMD Radeon 890M Graphics",
+        ] {
+            assert!(is_amd_apu(name), "{name}");
+        }
+        for name in [
+            "AMD Radeon RX 6600M",
+            "AMD Radeon RX 7900 XTX",
+            "AMD Radeon Pro W6800",
+            "AMD Radeon R9 M370X",
+            "AMD Radeon VII",
+            "AMD Instinct MI210",
+        ] {
+            assert!(!is_amd_apu(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_spirv_build_refuses_what_would_crash() {
+        let mut gpu = adapter(Api::Vulkan, AdapterKind::DiscreteGpu, "a card", (0x1002, 1), "", "old");
+        assert_eq!(problem_of(&gpu, false), None);
+        gpu.spirv = Some(true);
+        assert_eq!(problem_of(&gpu, true), None);
+        gpu.spirv = Some(false);
+        let problem = problem_of(&gpu, true).expect("refused");
+        assert!(problem.reason.contains("VK_KHR_workgroup_memory_explicit_layout"));
+        gpu.kind = AdapterKind::Cpu;
+        assert!(problem_of(&gpu, true).expect("refused").reason.contains("software"));
+        gpu.api = Api::Dx12;
+        assert_eq!(problem_of(&gpu, true), None);
+    }
+
+    #[test]
+    fn sources_that_find_nothing_leave_notes() {
+        let cuda = cuda::Listing { finding: Some("no NVIDIA driver".to_owned()), ..cuda::Listing::default() };
+        let wgpu = wgpu::Listing { finding: Some("no Vulkan driver".to_owned()), ..wgpu::Listing::default() };
+        let inventory = join(&cuda, &wgpu, &processor());
+        assert_eq!(inventory.notes, ["CUDA: no NVIDIA driver", "no Vulkan driver"]);
+        assert_eq!(inventory.devices.len(), 1);
+    }
+}

@@ -1,0 +1,118 @@
+//! The smoke test: a device counts as usable once it has computed something right.
+//!
+//! In: a burn [`Device`]. Out: nothing, or what went wrong. Small integers as floats go through arithmetic, a
+//! reduction, a matrix product and a convolution; the results are exact in every float format that a GPU may
+//! use inside (TF32 included), and are compared with plain loops on the host. The first use of an operation
+//! compiles it and, for products and convolutions, times several variants: that costs seconds on a GPU and
+//! minutes on a software driver, which therefore does only arithmetic and the reduction. Not done here:
+//! gradients, f16 and bf16, and limits of the device.
+
+use burn::tensor::{Device, ExecutionError, Tensor, TensorData, module::conv2d, ops::ConvOptions};
+
+/// How much to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Arithmetic and a reduction.
+    Quick,
+    /// Also a matrix product and a convolution.
+    Thorough,
+}
+
+/// Computes on `device` and compares with the host. Waits for the device.
+///
+/// # Errors
+/// What differs, or what the device reported. Panics of the backend are the caller's to catch.
+pub(crate) fn smoke_test(device: &Device, depth: Depth) -> Result<(), String> {
+    arithmetic(device)?;
+    if depth == Depth::Thorough {
+        matrix_product(device)?;
+        convolution(device)?;
+    }
+    Ok(())
+}
+
+/// `n` small integers, different at neighbouring positions.
+fn numbers(n: usize) -> Vec<f32> {
+    (0..n).map(|i| (i * 7 % 11) as f32 - 5.0).collect()
+}
+
+fn arithmetic(device: &Device) -> Result<(), String> {
+    let input = numbers(4097);
+    let expected: Vec<f32> = input.iter().map(|x| x * 3.0 + 1.0).collect();
+    let sum: f32 = expected.iter().sum();
+
+    let x = Tensor::<1>::from_data(TensorData::from(&input[..]), device);
+    let y = x.mul_scalar(3.0).add_scalar(1.0);
+    compare("arithmetic", y.clone().try_into_data(), &expected)?;
+    compare("a sum", y.sum().try_into_data(), &[sum])
+}
+
+fn matrix_product(device: &Device) -> Result<(), String> {
+    let (m, k, n) = (33, 17, 9);
+    let (a, b) = (numbers(m * k), numbers(k * n));
+    let expected: Vec<f32> = (0..m * n)
+        .map(|at| {
+            let (row, column) = (at / n, at % n);
+            (0..k).map(|i| a[row * k + i] * b[i * n + column]).sum()
+        })
+        .collect();
+    let product = Tensor::<2>::from_data(TensorData::new(a, [m, k]), device)
+        .matmul(Tensor::from_data(TensorData::new(b, [k, n]), device));
+    compare("a matrix product", product.try_into_data(), &expected)
+}
+
+fn convolution(device: &Device) -> Result<(), String> {
+    let (channels_in, channels_out, size, kernel) = (3, 8, 9, 3);
+    let images = numbers(channels_in * size * size);
+    let weights = numbers(channels_out * channels_in * kernel * kernel);
+    let size_out = size - kernel + 1;
+    let expected: Vec<f32> = (0..channels_out * size_out * size_out)
+        .map(|at| {
+            let (channel, y, x) = (at / (size_out * size_out), at / size_out % size_out, at % size_out);
+            let tap = |i: usize| {
+                let (c, dy, dx) = (i / (kernel * kernel), i / kernel % kernel, i % kernel);
+                images[(c * size + y + dy) * size + x + dx] * weights[channel * channels_in * kernel * kernel + i]
+            };
+            (0..channels_in * kernel * kernel).map(tap).sum()
+        })
+        .collect();
+    let output = conv2d(
+        Tensor::<4>::from_data(TensorData::new(images, [1, channels_in, size, size]), device),
+        Tensor::from_data(TensorData::new(weights, [channels_out, channels_in, kernel, kernel]), device),
+        None,
+        ConvOptions::new([1, 1], [0, 0], [1, 1], 1),
+    );
+    compare("a convolution", output.try_into_data(), &expected)
+}
+
+fn compare(what: &str, found: Result<TensorData, ExecutionError>, expected: &[f32]) -> Result<(), String> {
+    let found = found.map_err(|error| format!("{what} failed: {error}"))?;
+    let found: Vec<f32> = found.iter().collect();
+    let wrong = found.iter().zip(expected).position(|(a, b)| a != b);
+    match wrong {
+        _ if found.len() != expected.len() => {
+            Err(format!("{what} gave {} values, expected {}", found.len(), expected.len()))
+        }
+        Some(index) => Err(format!("{what} is wrong: value {index} is {}, expected {}", found[index], expected[index])),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_passes() {
+        assert_eq!(smoke_test(&crate::cpu(), Depth::Thorough), Ok(()));
+    }
+
+    #[test]
+    fn a_wrong_value_is_named() {
+        let data = TensorData::from([1.0_f32, 2.0, 4.0]);
+        assert_eq!(
+            compare("a test", Ok(data), &[1.0, 2.0, 3.0]),
+            Err("a test is wrong: value 2 is 4, expected 3".to_owned())
+        );
+    }
+}

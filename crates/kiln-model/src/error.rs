@@ -1,0 +1,158 @@
+//! What can go wrong with a model or its weights.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::Arch;
+
+/// An error of this crate, by whose fault it is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// The person asked for a model that doesn't exist.
+    #[error("unknown architecture {name:?}: did you mean \"{nearest}\"? Known: {}", known_archs())]
+    UnknownArch {
+        /// The name as it was typed.
+        name: String,
+        /// The model with the most similar name.
+        nearest: Arch,
+    },
+    /// The options of a model contradict each other.
+    #[error("cannot build {arch}: {}", problems.join("; "))]
+    InvalidConfig {
+        /// The model.
+        arch: Arch,
+        /// Every problem, one sentence each.
+        problems: Vec<String>,
+    },
+    /// A training batch leaves some batch norm with a single value per channel, which has no variance.
+    #[error(
+        "cannot train {arch} on a batch of {batch} at {height}x{width} px: the last stage sees one value per \
+         channel, whose variance is undefined; use a larger batch or image, or drop the last batch"
+    )]
+    BatchTooSmall {
+        /// The model.
+        arch: Arch,
+        /// Images in the batch.
+        batch: usize,
+        /// Image height in pixels.
+        height: usize,
+        /// Image width in pixels.
+        width: usize,
+    },
+    /// Weights that belong to another model.
+    #[error("cannot load these weights into {arch}: {mismatch}")]
+    StateMismatch {
+        /// The model they were meant for.
+        arch: Arch,
+        /// Everything that doesn't fit.
+        mismatch: Box<StateMismatch>,
+    },
+    /// A file that can't be read.
+    #[error("cannot read weights from {}", path.display())]
+    ReadFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file that can't be written.
+    #[error("cannot write weights to {}", path.display())]
+    WriteFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file that isn't safetensors, or is damaged.
+    #[error("cannot read weights from {file}: not a whole safetensors file")]
+    MalformedFile {
+        /// The file, or what the bytes are.
+        file: String,
+        /// What the reader found.
+        source: safetensors::SafeTensorError,
+    },
+    /// A tensor of a kind that no model here holds.
+    #[error("cannot read tensor {tensor:?} of {file}: data type {dtype} is not supported")]
+    UnsupportedDtype {
+        /// The file, or what the bytes are.
+        file: String,
+        /// The tensor's name.
+        tensor: String,
+        /// Its data type as the file spells it.
+        dtype: String,
+    },
+    /// A file without the description of its model, or with one that doesn't parse.
+    #[error("cannot tell the model from the file's metadata: {reason}")]
+    Metadata {
+        /// What is missing or wrong.
+        reason: String,
+    },
+    /// Weights that can't be put into a file.
+    #[error("cannot write the weights as safetensors: {reason}")]
+    Encode {
+        /// What stands in the way.
+        reason: String,
+    },
+}
+
+/// Everything in which a state and a model differ.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StateMismatch {
+    /// Names the model has and the state hasn't, in the model's order.
+    pub missing: Vec<String>,
+    /// Names the state has and the model hasn't, sorted.
+    pub unexpected: Vec<String>,
+    /// Names both have, with different shapes.
+    pub misshaped: Vec<Misshaped>,
+    /// Names whose values are of a kind that can't stand in, such as integers for weights.
+    pub mistyped: Vec<String>,
+}
+
+/// One entry whose shape isn't the model's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misshaped {
+    /// The entry, in torchvision's spelling.
+    pub name: String,
+    /// The model's shape, in torchvision's layout.
+    pub expected: Vec<usize>,
+    /// The state's shape.
+    pub found: Vec<usize>,
+}
+
+impl StateMismatch {
+    /// Whether there is no difference.
+    pub fn is_empty(&self) -> bool {
+        self.missing.is_empty() && self.unexpected.is_empty() && self.misshaped.is_empty() && self.mistyped.is_empty()
+    }
+}
+
+impl fmt::Display for StateMismatch {
+    /// Lists every name; a report that stops early hides the one that explains the rest.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let misshaped: Vec<String> = self.misshaped.iter().map(Misshaped::to_string).collect();
+        let parts = [
+            ("missing", &self.missing),
+            ("unexpected", &self.unexpected),
+            ("of another shape", &misshaped),
+            ("of another kind", &self.mistyped),
+        ];
+        let mut separator = "";
+        for (what, names) in parts.iter().filter(|(_, names)| !names.is_empty()) {
+            write!(f, "{separator}{} {what}: {}", names.len(), names.join(", "))?;
+            separator = "; ";
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Misshaped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Misshaped { name, expected, found } = self;
+        write!(f, "{name} (the model has {expected:?}, the weights {found:?})")
+    }
+}
+
+fn known_archs() -> String {
+    Arch::ALL.map(Arch::name).join(", ")
+}

@@ -1,0 +1,401 @@
+//! Checkpoints: everything a run needs to go on as if it had never stopped, and proof that it is undamaged.
+//!
+//! A checkpoint is a folder `epoch-NNNN` that appears whole or not at all:
+//!
+//! ```text
+//! model.safetensors      weights and running statistics, torchvision's names; opens in torchvision and timm
+//! optimizer.safetensors  momentum buffers by parameter name
+//! state.toml             epochs and steps done, best epoch, classes, model, recipe, Kiln's version
+//! metrics.jsonl          the run's record up to here
+//! SHA256SUMS             checksums of the above; `sha256sum -c SHA256SUMS` checks them by hand
+//! ```
+//!
+//! Beside them, `best.safetensors` is a copy of the best epoch's `model.safetensors`, for use. The best epoch's checkpoint
+//! itself is kept, so the copy can be made again if a crash or damage spoilt it.
+//! Nothing else of a run has state: order, draws and learning rate are functions of seed, epoch and step.
+//! Not done here: checkpoints within an epoch, on a timer, EMA, loss scaler (issue 7).
+
+use crate::atomic_file;
+use crate::error::{Damaged, TrainError};
+use crate::recipe::Recipe;
+use crate::report::Best;
+use burn::tensor::TensorData;
+use kiln_model::{Metadata, ResNetConfig, State, safetensors_from_state, state_from_safetensors};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Layout of a checkpoint; raised when an older Kiln couldn't read what this one writes.
+const FORMAT: u32 = 1;
+
+const MODEL: &str = "model.safetensors";
+const OPTIMIZER: &str = "optimizer.safetensors";
+const STATE: &str = "state.toml";
+const METRICS: &str = "metrics.jsonl";
+const SUMS: &str = "SHA256SUMS";
+const BEST: &str = "best.safetensors";
+
+/// Where to continue from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResumeFrom {
+    /// The newest usable checkpoint of the output folder; a fresh start if it has none at all.
+    Auto,
+    /// A checkpoint (`.../checkpoints/epoch-0007`), or another run's folder: its newest usable one.
+    Path(PathBuf),
+}
+
+impl std::str::FromStr for ResumeFrom {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(if text == "auto" { Self::Auto } else { Self::Path(text.into()) })
+    }
+}
+
+/// What a checkpoint says about the run, beside tensors: `state.toml`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunState {
+    /// Layout of the checkpoint.
+    pub format: u32,
+    /// Version of Kiln that wrote it.
+    pub kiln: String,
+    /// Finished epochs.
+    pub num_epochs_done: usize,
+    /// Optimiser steps taken.
+    pub num_steps_done: u64,
+    /// The classes, in the order of the network's outputs.
+    pub classes: Vec<String>,
+    /// The best epoch so far.
+    pub best: Option<Best>,
+    /// The network.
+    pub model: ResNetConfig,
+    /// The recipe as resolved.
+    pub recipe: Recipe,
+}
+
+/// A checkpoint in memory.
+pub struct Checkpoint {
+    /// Everything beside tensors.
+    pub state: RunState,
+    /// Weights and running statistics by torchvision's names.
+    pub model: Vec<(String, TensorData)>,
+    /// The optimiser's state by parameter name.
+    pub optimizer: BTreeMap<String, TensorData>,
+    /// The lines of `metrics.jsonl` up to this epoch.
+    pub metrics: String,
+}
+
+/// The usable checkpoint that [`Checkpoints::newest`] found.
+pub struct Found {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it holds.
+    pub checkpoint: Checkpoint,
+    /// Newer ones that can't be used.
+    pub damaged: Vec<Damaged>,
+}
+
+/// The folder of a run's checkpoints.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    folder: PathBuf,
+}
+
+impl Checkpoint {
+    /// Reads a checkpoint and checks every byte of it.
+    ///
+    /// # Errors
+    /// The file that is damaged, missing or unreadable, and why.
+    pub fn read(path: &Path) -> Result<Self, Damaged> {
+        let files = Files::read(path)?;
+        let text = |name| String::from_utf8(files.bytes(name).to_vec()).map_err(|e| damaged(path, name, e));
+        let tensors = |name| -> Result<State, Damaged> {
+            let file = path.join(name).display().to_string();
+            Ok(state_from_safetensors(files.bytes(name), &file).map_err(|e| damaged(path, name, e))?.0)
+        };
+        let state: RunState = toml::from_str(&text(STATE)?).map_err(|e| damaged(path, STATE, e.message()))?;
+        if state.format != FORMAT {
+            let reason = format!("format {}, written by Kiln {}; this one reads {FORMAT}", state.format, state.kiln);
+            return Err(damaged(path, STATE, reason));
+        }
+        Ok(Self {
+            state,
+            model: tensors(MODEL)?.into_iter().collect(),
+            optimizer: tensors(OPTIMIZER)?,
+            metrics: text(METRICS)?,
+        })
+    }
+
+    /// Whether `path` looks like a checkpoint, damaged or not.
+    pub fn is_at(path: &Path) -> bool {
+        [STATE, SUMS, MODEL].iter().any(|name| path.join(name).exists())
+    }
+
+    /// Refuses a checkpoint of other classes or another network.
+    ///
+    /// # Errors
+    /// [`TrainError::OtherClasses`] or [`TrainError::OtherModel`], with both sides.
+    pub fn check(&self, path: &Path, classes: &[String], model: &ResNetConfig) -> Result<(), TrainError> {
+        if self.state.classes != classes {
+            return Err(TrainError::OtherClasses {
+                path: path.to_owned(),
+                checkpoint: self.state.classes.clone(),
+                data: classes.to_vec(),
+            });
+        }
+        let (checkpoint, recipe) = (described(&self.state.model), described(model));
+        if checkpoint != recipe {
+            return Err(TrainError::OtherModel { path: path.to_owned(), checkpoint, recipe });
+        }
+        Ok(())
+    }
+
+    fn files(&self) -> Result<Files, TrainError> {
+        let optimizer: Vec<_> = self.optimizer.iter().map(|(name, data)| (name.clone(), data.clone())).collect();
+        let state = toml::to_string(&self.state).map_err(|error| TrainError::Internal(error.to_string()))?;
+        Ok(Files(vec![
+            (MODEL, safetensors_from_state(&self.model, &self.metadata())?),
+            (OPTIMIZER, safetensors_from_state(&optimizer, &Metadata::new())?),
+            (STATE, state.into_bytes()),
+            (METRICS, self.metrics.clone().into_bytes()),
+        ]))
+    }
+
+    /// What `model.safetensors` says about itself, enough to evaluate and predict with it alone.
+    fn metadata(&self) -> Metadata {
+        let (state, augment) = (&self.state, &self.state.recipe.augment);
+        let mut metadata = state.model.to_metadata();
+        metadata.extend(
+            [
+                ("classes", json(&state.classes)),
+                ("mean", json(&augment.mean)),
+                ("std", json(&augment.std)),
+                ("input_size", json(&augment.validation().size)),
+                ("epoch", state.num_epochs_done.to_string()),
+                ("kiln", state.kiln.clone()),
+            ]
+            .map(|(key, value)| (key.to_owned(), value)),
+        );
+        metadata
+    }
+}
+
+impl RunState {
+    /// The state after `num_epochs_done` epochs, written by this version of Kiln.
+    pub fn new(recipe: &Recipe, model: &ResNetConfig, classes: &[String]) -> Self {
+        Self {
+            format: FORMAT,
+            kiln: env!("CARGO_PKG_VERSION").to_owned(),
+            num_epochs_done: 0,
+            num_steps_done: 0,
+            classes: classes.to_vec(),
+            best: None,
+            model: model.clone(),
+            recipe: recipe.resolved(),
+        }
+    }
+}
+
+impl Checkpoints {
+    /// The checkpoints in `folder`.
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Where the checkpoint of `epoch`, from 1, is or would be.
+    pub fn path(&self, epoch: usize) -> PathBuf {
+        self.folder.join(format!("epoch-{epoch:04}"))
+    }
+
+    /// The weights of the best epoch.
+    pub fn best_model(&self) -> PathBuf {
+        self.folder.join(BEST)
+    }
+
+    /// Whether the checkpoint at `path` is one of these.
+    pub fn contains(&self, path: &Path) -> bool {
+        let folder = path.parent().and_then(|parent| parent.canonicalize().ok());
+        folder.is_some() && folder == self.folder.canonicalize().ok()
+    }
+
+    /// Epochs that have a checkpoint, in order.
+    ///
+    /// # Errors
+    /// [`TrainError::Io`] if the folder can't be listed. No folder is no checkpoint.
+    pub fn epochs(&self) -> Result<Vec<usize>, TrainError> {
+        if !self.folder.exists() {
+            return Ok(Vec::new());
+        }
+        let mut epochs = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(TrainError::io("list", &self.folder))? {
+            let name = entry.map_err(TrainError::io("list", &self.folder))?.file_name();
+            epochs.extend(name.to_str().and_then(|name| name.strip_prefix("epoch-")?.parse::<usize>().ok()));
+        }
+        epochs.sort_unstable();
+        Ok(epochs)
+    }
+
+    /// The newest checkpoint whose bytes are all as they were written, and the newer ones that aren't.
+    ///
+    /// # Errors
+    /// [`TrainError::AllDamaged`] if there are checkpoints and none is usable: starting again from nothing is for
+    /// the person to decide.
+    pub fn newest(&self) -> Result<Option<Found>, TrainError> {
+        let mut damaged = Vec::new();
+        for epoch in self.epochs()?.into_iter().rev() {
+            let path = self.path(epoch);
+            match Checkpoint::read(&path) {
+                Ok(checkpoint) => return Ok(Some(Found { path, checkpoint, damaged })),
+                Err(found) => damaged.push(found),
+            }
+        }
+        match damaged.is_empty() {
+            true => Ok(None),
+            false => Err(TrainError::AllDamaged { path: self.folder.clone(), damaged }),
+        }
+    }
+
+    /// Writes a checkpoint, then the best model if it is the best, then removes those no longer needed.
+    ///
+    /// In this order: at any moment the newest folder is whole and the best epoch's is there.
+    ///
+    /// # Errors
+    /// [`TrainError::Io`] with the file; what was there before is still there.
+    pub fn write(&self, checkpoint: &Checkpoint, keep: usize) -> Result<PathBuf, TrainError> {
+        let epoch = checkpoint.state.num_epochs_done;
+        let files = checkpoint.files()?;
+        let path = self.path(epoch);
+        if path.exists() {
+            self.set_aside(epoch)?;
+        }
+        let sums = files.sums();
+        let mut named: Vec<(&str, &[u8])> = files.0.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+        named.push((SUMS, sums.as_bytes()));
+        atomic_file::write_folder(&path, &named)?;
+        let best = checkpoint.state.best.map(|best| best.epoch);
+        if best == Some(epoch) {
+            atomic_file::write(&self.best_model(), &files.0[0].1)?;
+        }
+        self.prune(keep, best)?;
+        Ok(path)
+    }
+
+    /// Makes `best.safetensors` the best epoch's model again. Returns what was wrong with it, if anything.
+    ///
+    /// # Errors
+    /// [`TrainError::Io`] if it can't be written.
+    pub fn repair_best(&self, best: Option<Best>) -> Result<Option<Damaged>, TrainError> {
+        let Some(best) = best else { return Ok(None) };
+        let (path, source) = (self.best_model(), self.path(best.epoch));
+        let wanted = match Files::read(&source) {
+            Ok(files) => files,
+            // The best epoch's checkpoint is damaged or was removed by hand: the copy is all there is.
+            Err(found) => return Ok(Some(found)),
+        };
+        let wanted = &wanted.0[0].1;
+        let reason = match fs::read(&path) {
+            Ok(bytes) if bytes == *wanted => return Ok(None),
+            Ok(_) => format!("not the model of epoch {}; written again", best.epoch),
+            Err(error) => format!("{error}; written again"),
+        };
+        atomic_file::write(&path, wanted)?;
+        Ok(Some(Damaged { path, reason }))
+    }
+
+    /// Renames every checkpoint after `epoch`, so that the run's next ones can't be confused with them.
+    ///
+    /// # Errors
+    /// [`TrainError::Io`].
+    pub fn set_aside_after(&self, epoch: usize) -> Result<(), TrainError> {
+        self.epochs()?.into_iter().filter(|&later| later > epoch).try_for_each(|later| self.set_aside(later))
+    }
+
+    /// Renames a checkpoint to `set-aside-epoch-NNNN`, replacing an earlier one of that name.
+    fn set_aside(&self, epoch: usize) -> Result<(), TrainError> {
+        let (from, to) = (self.path(epoch), self.folder.join(format!("set-aside-epoch-{epoch:04}")));
+        atomic_file::remove(&to)?;
+        atomic_file::rename(&from, &to)
+    }
+
+    fn prune(&self, keep: usize, best: Option<usize>) -> Result<(), TrainError> {
+        let epochs = self.epochs()?;
+        let old = &epochs[..epochs.len().saturating_sub(keep)];
+        let unneeded = old.iter().filter(|&&epoch| Some(epoch) != best);
+        unneeded.into_iter().try_for_each(|&epoch| atomic_file::remove_folder(&self.path(epoch)))
+    }
+}
+
+/// The files of a checkpoint except the checksums, the model first.
+struct Files(Vec<(&'static str, Vec<u8>)>);
+
+impl Files {
+    /// Reads the files of `folder` and compares their checksums.
+    fn read(folder: &Path) -> Result<Self, Damaged> {
+        let read = |name: &'static str| {
+            let path = folder.join(name);
+            fs::read(&path).map_err(|error| Damaged { path, reason: error.to_string() })
+        };
+        let sums = read(SUMS)?;
+        let files = [MODEL, OPTIMIZER, STATE, METRICS].map(|name| Ok((name, read(name)?)));
+        let files = Self(files.into_iter().collect::<Result<_, Damaged>>()?);
+        if files.sums().as_bytes() == sums {
+            return Ok(files);
+        }
+        let sums = String::from_utf8_lossy(&sums).into_owned();
+        let changed = files.0.iter().find(|(name, bytes)| !sums.contains(&sum_line(name, bytes)));
+        let name = changed.map_or(SUMS, |(name, _)| name);
+        Err(damaged(folder, name, "its checksum doesn't match"))
+    }
+
+    fn bytes(&self, name: &str) -> &[u8] {
+        let file = self.0.iter().find(|(of, _)| *of == name);
+        file.map(|(_, bytes)| bytes.as_slice()).unwrap_or_default()
+    }
+
+    /// The lines `sha256sum` prints.
+    fn sums(&self) -> String {
+        self.0.iter().map(|(name, bytes)| sum_line(name, bytes)).collect()
+    }
+}
+
+fn sum_line(name: &str, bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{hex}  {name}\n")
+}
+
+fn damaged(folder: &Path, name: &str, reason: impl std::fmt::Display) -> Damaged {
+    Damaged { path: folder.join(name), reason: reason.to_string() }
+}
+
+/// Lists of strings and finite numbers always make JSON.
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// A network in a few words, complete enough that two different ones never read the same.
+pub(crate) fn described(model: &ResNetConfig) -> String {
+    let published = ResNetConfig::new(model.arch);
+    let ResNetConfig { arch, num_classes, width, block, depths, groups, width_per_group, stem, shortcut, .. } = model;
+    let mut text = format!("{arch} of width {width} for {num_classes} classes");
+    let shape = (block, depths, groups, width_per_group, shortcut);
+    let as_published = (
+        &published.block,
+        &published.depths,
+        &published.groups,
+        &published.width_per_group,
+        &published.shortcut,
+    );
+    if *stem != published.stem {
+        text += &format!(" with stem {stem:?}");
+    }
+    if shape != as_published {
+        text += &format!(" built as {shape:?}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

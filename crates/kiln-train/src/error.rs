@@ -1,0 +1,178 @@
+//! What can go wrong in training, by whose fault it is.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// The recipe's text isn't TOML, or has a key or value that no recipe has.
+    #[error("cannot read the recipe{}: {problem}", line.map_or(String::new(), |line| format!(", line {line}")))]
+    RecipeSyntax {
+        /// Line of the text, from 1.
+        line: Option<usize>,
+        /// What is wrong, with the nearest valid name where there is one.
+        problem: String,
+    },
+    /// The recipe's values can't be trained with.
+    #[error("unusable recipe: {}", .problems.join("; "))]
+    InvalidRecipe {
+        /// One sentence for each problem.
+        problems: Vec<String>,
+    },
+    /// The model handed over isn't the one the recipe and the data ask for.
+    #[error("cannot train this model: it is {given}, the recipe and the data ask for {asked}")]
+    WrongModel {
+        /// The model handed over.
+        given: String,
+        /// The one asked for.
+        asked: String,
+    },
+    /// The output folder holds a run already.
+    #[error(
+        "{} holds a run already ({found}); continue it with --resume, or choose another --output",
+        path.display()
+    )]
+    RunExists {
+        /// The output folder.
+        path: PathBuf,
+        /// The first file of a run that was found.
+        found: &'static str,
+    },
+    /// There is nothing to resume from where the caller pointed.
+    #[error("cannot resume: {} is neither a checkpoint nor a run with checkpoints", path.display())]
+    NoCheckpoint {
+        /// Where the caller pointed.
+        path: PathBuf,
+    },
+    /// Checkpoints exist and none can be used.
+    #[error("cannot resume: no usable checkpoint in {}: {}", path.display(), list(.damaged))]
+    AllDamaged {
+        /// The folder of checkpoints, or the checkpoint asked for.
+        path: PathBuf,
+        /// Each checkpoint and what is wrong with it.
+        damaged: Vec<Damaged>,
+    },
+    /// The checkpoint was made with other classes, or the same in another order.
+    #[error(
+        "cannot resume from {}: it was trained on {} classes ({}), the data has {} ({})",
+        path.display(), checkpoint.len(), shortened(.checkpoint), data.len(), shortened(.data)
+    )]
+    OtherClasses {
+        /// The checkpoint.
+        path: PathBuf,
+        /// Its classes.
+        checkpoint: Vec<String>,
+        /// The data's classes.
+        data: Vec<String>,
+    },
+    /// The checkpoint holds another model than the recipe asks for.
+    #[error("cannot resume from {}: it holds {checkpoint}, the recipe asks for {recipe}", path.display())]
+    OtherModel {
+        /// The checkpoint.
+        path: PathBuf,
+        /// Its model.
+        checkpoint: String,
+        /// The recipe's model.
+        recipe: String,
+    },
+    /// The checkpoint's optimiser state is another model's.
+    #[error("cannot resume from {}: {problem}", path.display())]
+    OptimizerState {
+        /// The checkpoint.
+        path: PathBuf,
+        /// What doesn't fit.
+        problem: crate::optimizer::StateError,
+    },
+    /// The loss stopped being a number.
+    #[error(
+        "the {split} loss is {loss} in epoch {epoch}, step {step} (learning rate {lr}); lower the learning rate or \
+         warm up longer; {}", kept(.checkpoint)
+    )]
+    NonFiniteLoss {
+        /// Whose loss: "training" or "validation".
+        split: &'static str,
+        /// Epoch, from 1.
+        epoch: usize,
+        /// Step in the epoch, from 1.
+        step: usize,
+        /// Learning rate of that step, or of the last one before the validation.
+        lr: f64,
+        /// The loss: infinite or NaN.
+        loss: f64,
+        /// The last good checkpoint, which is still there.
+        checkpoint: Option<PathBuf>,
+    },
+    /// The device failed.
+    #[error("the device failed in epoch {epoch}: {reason}")]
+    Device {
+        /// Epoch, from 1.
+        epoch: usize,
+        /// What the device reported.
+        reason: String,
+    },
+    /// A file of the run can't be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was attempted: "write", "create", ...
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The data set or a file of it can't be used.
+    #[error(transparent)]
+    Data(#[from] kiln_data::DataError),
+    /// The model can't be built, or weights don't fit it.
+    #[error(transparent)]
+    Model(#[from] kiln_model::ModelError),
+    /// A promise between Kiln's own parts was broken.
+    #[error("internal error: {0}; please report it")]
+    Internal(String),
+}
+
+/// A checkpoint that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// The checkpoint, or the file of it that is damaged.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl TrainError {
+    /// An I/O error of `action` on `path`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
+impl std::fmt::Display for Damaged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.path.display(), self.reason)
+    }
+}
+
+fn list(damaged: &[Damaged]) -> String {
+    damaged.iter().map(Damaged::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn kept(checkpoint: &Option<PathBuf>) -> String {
+    match checkpoint {
+        Some(path) => format!("the last good checkpoint is {}", path.display()),
+        None => "no epoch was finished before".into(),
+    }
+}
+
+/// At most ten names: both lists are to be seen side by side.
+fn shortened(names: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

@@ -1,0 +1,84 @@
+//! A readable training loop for image classifiers: recipe, schedule, checkpoints, metrics.
+//!
+//! In: a [`Recipe`], an open device, the two splits of a data set, a model. Out: a trained model, and a run folder that
+//! can be resumed at any time.
+//!
+//! ```text
+//! files ─> kiln-data ─> [Batch] float [B,3,S,S]
+//!                         │ kiln-model     logits [B,K]
+//!                         │ loss.rs        cross entropy, label smoothing
+//!                         │ backward       (burn)
+//!                         │ optimizer.rs   SGD with Nesterov; schedule.rs gives the learning rate of the step
+//!                         │ metrics.rs     loss, top-1, top-5; the only wait for the device
+//!                         ▼ checkpoint.rs  after each epoch: weights, optimiser, record, checksums
+//! ```
+//!
+//! Begin reading at `trainer.rs`: the loop is one screen.
+//!
+//! ```
+//! use kiln_data::scenes::{self, ScenesConfig};
+//! use kiln_device::DeviceRequest;
+//! use kiln_train::{Recipe, Trainer};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let (cache, output) = (folder.path().join("cache"), folder.path().join("run"));
+//! let recipe = Recipe::from_toml(
+//!     "[run]
+//!      epochs = 1
+//!      [data]
+//!      batch_size = 4
+//!      [model]
+//!      arch = 'resnet18'
+//!      width = 8
+//!      [augment]
+//!      image_size = 32",
+//! )?;
+//! let device = kiln_device::open(&DeviceRequest::Cpu)?;
+//! let scenes = ScenesConfig { train_images: 20, val_images: 10, size: 48, ..Default::default() };
+//! let data = scenes::open_or_create(Some(&cache), &scenes)?;
+//! let classes = data.train.classes().len();
+//! let model = recipe.model.resnet(classes).init(recipe.run.seed, &device.device);
+//! let summary = Trainer::new(recipe, &device, data, &output)?.run(model, &mut ())?;
+//! assert_eq!(summary.num_epochs_done, 1);
+//! assert!(output.join("metrics.jsonl").exists());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Not here: file formats and backends. Nothing here prints; `tracing` events and an [`Observer`] tell what happens.
+
+mod atomic_file;
+mod checkpoint;
+mod error;
+mod loss;
+mod metrics;
+mod optimizer;
+mod recipe;
+mod report;
+mod resume;
+mod run_folder;
+mod schedule;
+mod sgd;
+mod stop;
+mod throughput;
+mod trainer;
+
+pub use checkpoint::{Checkpoint, Checkpoints, Found, ResumeFrom, RunState};
+pub use error::{Damaged, TrainError};
+pub use loss::{cross_entropy, cross_entropy_soft};
+pub use metrics::{Meter, MeterError, StepId, Totals};
+pub use optimizer::{ModelOptimizer, StateError};
+pub use recipe::{
+    AugmentConfig, DataConfig, LossConfig, ModelConfig, OptimizerConfig, OptimizerKind, Recipe, RunConfig,
+    ScheduleConfig, ScheduleKind,
+};
+pub use report::{
+    Best, EpochMetrics, EpochReport, Observer, Resumed, Started, StepReport, Stopped, Summary, ValidationReport,
+};
+pub use run_folder::RunFolder;
+pub use schedule::{AfterWarmup, Anneal, Curve, OneCycle, Phases, Schedule, Warmup, WarmupShape};
+pub use sgd::{Residence, Sgd, SgdState};
+pub use stop::StopFlag;
+pub use trainer::Trainer;
+
+#[cfg(test)]
+mod golden;

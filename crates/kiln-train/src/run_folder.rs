@@ -1,0 +1,100 @@
+//! The folder a run writes to.
+//!
+//! ```text
+//! recipe.toml      the recipe as resolved, every default written out
+//! metrics.jsonl    one JSON object an epoch, see `report.rs`
+//! checkpoints/     see `checkpoint.rs`
+//! ```
+//!
+//! Every file is replaced as a whole (`atomic_file.rs`): a reader sees the lines of finished epochs, never half a line.
+
+use crate::atomic_file;
+use crate::checkpoint::Checkpoints;
+use crate::error::TrainError;
+use crate::recipe::Recipe;
+use crate::report::EpochMetrics;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const RECIPE: &str = "recipe.toml";
+const METRICS: &str = "metrics.jsonl";
+const CHECKPOINTS: &str = "checkpoints";
+
+/// The folder a run writes to.
+#[derive(Clone, Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    /// The run in `path`, which needn't exist yet.
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The run's checkpoints.
+    pub fn checkpoints(&self) -> Checkpoints {
+        Checkpoints::new(self.path.join(CHECKPOINTS))
+    }
+
+    /// Refuses a folder that holds a run. Other files don't matter: none of ours has their name.
+    pub(crate) fn refuse_existing(&self) -> Result<(), TrainError> {
+        match self.run_file() {
+            Some(found) => Err(TrainError::RunExists { path: self.path.clone(), found }),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn holds_run(&self) -> bool {
+        self.run_file().is_some()
+    }
+
+    /// The first of a run's files that is there.
+    fn run_file(&self) -> Option<&'static str> {
+        [METRICS, CHECKPOINTS, RECIPE].into_iter().find(|name| self.path.join(name).exists())
+    }
+
+    /// Makes the folders, removes what a killed process left, and writes the recipe.
+    pub(crate) fn prepare(&self, recipe: &Recipe) -> Result<(), TrainError> {
+        let checkpoints = self.path.join(CHECKPOINTS);
+        fs::create_dir_all(&checkpoints).map_err(TrainError::io("create", &checkpoints))?;
+        atomic_file::sweep(&self.path)?;
+        atomic_file::sweep(&checkpoints)?;
+        atomic_file::write(&self.path.join(RECIPE), recipe.to_toml()?.as_bytes())
+    }
+
+    /// Replaces the record of the run.
+    pub(crate) fn write_metrics(&self, lines: &str) -> Result<(), TrainError> {
+        atomic_file::write(&self.path.join(METRICS), lines.as_bytes())
+    }
+}
+
+/// The line of `metrics.jsonl` of an epoch, with its line break.
+///
+/// A value that isn't finite has no JSON; it is written as `null`.
+pub(crate) fn metrics_line(metrics: &EpochMetrics) -> Result<String, TrainError> {
+    let line = serde_json::to_string(metrics).map_err(|error| TrainError::Internal(error.to_string()))?;
+    Ok(line + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_with_a_run_is_refused_and_one_with_other_files_is_not() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        fs::write(folder.path().join("notes.txt"), "x").expect("a file");
+        let run = RunFolder::new(folder.path());
+        run.refuse_existing().expect("no run yet");
+        run.prepare(&Recipe::default()).expect("prepared");
+        let message = run.refuse_existing().expect_err("a run").to_string();
+        assert!(message.contains("--resume"), "{message}");
+        assert_eq!(fs::read(folder.path().join("notes.txt")).expect("still there"), b"x");
+    }
+}

@@ -1,0 +1,223 @@
+//! The training loop, to be read from top to bottom.
+//!
+//! In: a recipe, a device, data, a model. Out: a trained model, and a run folder with its record and checkpoints.
+//! Everything random is a function of (seed, epoch, sample) and the learning rate one of the step, so a run that is
+//! killed after any epoch and resumed ends with the same bits as one that wasn't, wherever arithmetic itself repeats
+//! (it does on the CPU).
+//! Batches are uploaded and augmented on the plain device; only the model's parameters are on its autodiff side, and an
+//! operation that meets both takes the batch as a constant.
+//! Not done here: how a run begins (`trainer/begin.rs`), what is told about it (`trainer/reports.rs`); resuming within an
+//! epoch, accumulation, lower precision, EMA, recovery from a lost device (issue 7).
+
+mod begin;
+mod reports;
+
+use crate::checkpoint::ResumeFrom;
+use crate::error::TrainError;
+use crate::loss::cross_entropy;
+use crate::metrics::{Meter, StepId, Totals};
+use crate::optimizer::ModelOptimizer;
+use crate::recipe::Recipe;
+use crate::report::{Best, EpochMetrics, EpochReport, Observer, Resumed, Summary, ValidationReport};
+use crate::run_folder::{RunFolder, metrics_line};
+use crate::schedule::Schedule;
+use crate::sgd::Residence;
+use crate::stop::StopFlag;
+use crate::throughput::Throughput;
+use burn::module::Module;
+use burn::tensor::Device;
+use kiln_data::{Augment, DeviceBatches, Loader, Skipped};
+use kiln_model::ResNet;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// The two splits, in messages.
+const TRAINING: &str = "training";
+const VALIDATION: &str = "validation";
+
+/// Trains one model on one data set.
+pub struct Trainer {
+    recipe: Recipe,
+    device: Device,
+    device_name: String,
+    device_summary: String,
+    residence: Residence,
+    classes: Vec<String>,
+    train: Loader,
+    train_augment: Augment,
+    val: Loader,
+    val_augment: Augment,
+    schedule: Schedule,
+    folder: RunFolder,
+    resume: Option<ResumeFrom>,
+    stop: StopFlag,
+}
+
+/// What changes while a run goes on.
+struct Run {
+    model: ResNet,
+    optimizer: ModelOptimizer,
+    num_epochs_done: usize,
+    num_steps_done: u64,
+    best: Option<Best>,
+    /// The lines of `metrics.jsonl`.
+    metrics: String,
+    resumed: Option<Resumed>,
+    checkpoint: Option<PathBuf>,
+    last: Option<EpochMetrics>,
+    /// Steps that still compile kernels.
+    warmup_left: usize,
+}
+
+/// How an epoch's training ended.
+enum Outcome {
+    Trained(Trained),
+    Stopped { steps_lost: usize },
+}
+
+/// A trained epoch, not yet validated.
+struct Trained {
+    totals: Totals,
+    skipped: Vec<Skipped>,
+    lr: f64,
+    secs: f64,
+    images_per_sec: f64,
+    data_wait_fraction: f64,
+}
+
+/// A validation.
+struct Validated {
+    totals: Totals,
+    skipped: Vec<Skipped>,
+    secs: f64,
+}
+
+impl Trainer {
+    /// Trains `model`, whose weights are replaced if the run is resumed.
+    ///
+    /// # Errors
+    /// [`TrainError::RunExists`] if the output folder holds a run and this isn't to resume it; those of resuming;
+    /// [`TrainError::NonFiniteLoss`]; [`TrainError::Io`] if something can't be written. Checkpoints of finished
+    /// epochs are still there after any error.
+    pub fn run(self, model: ResNet, observer: &mut dyn Observer) -> Result<Summary, TrainError> {
+        let mut run = self.begin(model)?;
+        observer.started(&self.started(&run));
+        while run.num_epochs_done < self.recipe.run.epochs {
+            let outcome;
+            (run, outcome) = self.train_epoch(run, observer)?;
+            match outcome {
+                Outcome::Trained(trained) => {
+                    let validated = self.validate(&run, trained.lr, observer)?;
+                    let report = self.finish_epoch(&mut run, trained, validated)?;
+                    observer.epoch(&report);
+                }
+                Outcome::Stopped { steps_lost } => return Ok(self.summary(run, Some(steps_lost))),
+            }
+        }
+        Ok(self.summary(run, None))
+    }
+
+    /// One pass over the training images.
+    fn train_epoch(&self, mut run: Run, observer: &mut dyn Observer) -> Result<(Run, Outcome), TrainError> {
+        let begin = Instant::now();
+        let mut batches = self.batches(&self.train, &self.train_augment, run.num_epochs_done);
+        let mut meter = self.meter();
+        let mut speed = Throughput::new(run.warmup_left);
+        let (mut step, mut lr) = (0, 0.0);
+        while let Some(batch) = batches.next() {
+            if self.stop.is_stopped() {
+                return Ok((run, Outcome::Stopped { steps_lost: step }));
+            }
+            let batch = batch?;
+            lr = self.schedule.lr(run.num_steps_done);
+            step += 1;
+
+            let logits = run.model.forward(batch.images);
+            let loss = cross_entropy(logits.clone(), batch.targets.clone(), self.recipe.loss.label_smoothing);
+            let gradients = loss.backward();
+            run.model = run.optimizer.step(lr, run.model, gradients);
+            run.num_steps_done += 1;
+
+            meter.push(StepId { step, lr }, loss, logits, batch.targets);
+            if speed.warming_up() || meter.is_due() {
+                meter.read().map_err(|error| self.meter_error(error, TRAINING, &run))?;
+                speed.done(meter.totals().num_samples, begin.elapsed().as_secs_f64());
+            }
+            let waited = batches.wait_secs() / begin.elapsed().as_secs_f64();
+            observer.step(&self.step_report(&run, StepId { step, lr }, &meter, &speed, waited));
+        }
+        meter.read().map_err(|error| self.meter_error(error, TRAINING, &run))?;
+        let secs = begin.elapsed().as_secs_f64();
+        speed.finish(meter.totals().num_samples, secs);
+        run.warmup_left = speed.warmup_left();
+        let trained = Trained {
+            totals: meter.totals(),
+            skipped: batches.skipped(),
+            lr,
+            secs,
+            images_per_sec: speed.epoch_images_per_sec(),
+            data_wait_fraction: batches.wait_secs() / secs,
+        };
+        Ok((run, Outcome::Trained(trained)))
+    }
+
+    /// One pass over the validation images, without augmentation, gradients or label smoothing.
+    ///
+    /// `lr` is that of the last step, for the message if the loss isn't finite.
+    fn validate(&self, run: &Run, lr: f64, observer: &mut dyn Observer) -> Result<Validated, TrainError> {
+        let begin = Instant::now();
+        let model = run.model.valid();
+        let mut batches = self.batches(&self.val, &self.val_augment, 0);
+        let mut meter = self.meter();
+        let mut step = 0;
+        while let Some(batch) = batches.next() {
+            let batch = batch?;
+            step += 1;
+
+            let logits = model.forward(batch.images);
+            let loss = cross_entropy(logits.clone(), batch.targets.clone(), 0.0);
+            meter.push(StepId { step, lr }, loss, logits, batch.targets);
+
+            if meter.is_due() {
+                meter.read().map_err(|error| self.meter_error(error, VALIDATION, run))?;
+            }
+            let (epoch, num_steps) = (run.num_epochs_done + 1, self.val.num_batches());
+            observer.validation_step(&ValidationReport { epoch, step, num_steps });
+        }
+        meter.read().map_err(|error| self.meter_error(error, VALIDATION, run))?;
+        let secs = begin.elapsed().as_secs_f64();
+        Ok(Validated { totals: meter.totals(), skipped: batches.skipped(), secs })
+    }
+
+    /// Counts the epoch as done and writes its record, its checkpoint and, if it is the best so far, its model.
+    fn finish_epoch(&self, run: &mut Run, trained: Trained, validated: Validated) -> Result<EpochReport, TrainError> {
+        run.num_epochs_done += 1;
+        // An epoch that lost whole batches to damaged files still ends at its planned step, as a resumed run assumes.
+        run.num_steps_done = (run.num_epochs_done * self.train.num_batches()) as u64;
+        let skipped = [trained.skipped.as_slice(), &validated.skipped].concat();
+        let metrics = self.metrics(run, &trained, &validated, skipped.len());
+        let best = run.best.is_none_or(|best| metrics.val_top1 > best.val_top1);
+        if best {
+            run.best = Some(Best { epoch: metrics.epoch, val_top1: metrics.val_top1 });
+        }
+        run.metrics += &metrics_line(&metrics)?;
+        run.last = Some(metrics.clone());
+
+        self.folder.write_metrics(&run.metrics)?;
+        let checkpoint = self.checkpoint(run);
+        let checkpoint = self.folder.checkpoints().write(&checkpoint, self.recipe.run.keep_checkpoints)?;
+        run.checkpoint = Some(checkpoint.clone());
+        Ok(EpochReport { metrics, num_epochs: self.recipe.run.epochs, best, checkpoint, skipped })
+    }
+
+    fn batches(&self, loader: &Loader, augment: &Augment, epoch: usize) -> DeviceBatches {
+        loader.epoch(epoch as u32).upload(&self.device, augment, self.recipe.run.seed)
+    }
+
+    fn meter(&self) -> Meter {
+        Meter::new(self.classes.len(), self.residence == Residence::Host)
+    }
+}
+
+#[cfg(test)]
+mod tests;

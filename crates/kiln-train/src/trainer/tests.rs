@@ -1,0 +1,465 @@
+//! Whole runs on tiny data: they learn, they resume to the same bits, and they say what went wrong.
+
+use super::*;
+use crate::checkpoint::Checkpoint;
+use crate::report::{Started, StepReport, Stopped};
+use image::{ImageFormat, Rgb, RgbImage};
+use kiln_data::{DataError, Dataset, Sample, Splits};
+use kiln_device::{DeviceRequest, OpenDevice};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// Stripes, in memory: class 0 across, class 1 upright.
+struct Stripes {
+    classes: Vec<String>,
+    files: Vec<Vec<u8>>,
+}
+
+impl Stripes {
+    fn new(num_images: usize, first: usize) -> Self {
+        let files = (first..first + num_images).map(|index| {
+            let picture = RgbImage::from_fn(24, 20, |x, y| {
+                let along = if index % 2 == 0 { y } else { x };
+                let bright = (along / 3 + index as u32 / 2) % 2 == 0;
+                let noise = (x * 31 + y * 17 + index as u32 * 57) % 40;
+                Rgb([if bright { 180 } else { 40 } + noise as u8, 90, 20 + 5 * (index % 7) as u8])
+            });
+            let mut bytes = Cursor::new(Vec::new());
+            picture.write_to(&mut bytes, ImageFormat::Png).expect("a PNG");
+            bytes.into_inner()
+        });
+        Self { classes: vec!["across".into(), "upright".into()], files: files.collect() }
+    }
+}
+
+impl Dataset for Stripes {
+    fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn sample(&self, index: usize) -> Result<Sample, DataError> {
+        Ok(Sample { encoded: self.files[index].clone(), label: self.label(index) })
+    }
+
+    fn name(&self, index: usize) -> String {
+        format!("{index}.png")
+    }
+
+    fn label(&self, index: usize) -> u32 {
+        index as u32 % 2
+    }
+}
+
+fn stripes() -> Splits {
+    Splits { train: Arc::new(Stripes::new(24, 0)), val: Arc::new(Stripes::new(10, 100)) }
+}
+
+fn recipe(epochs: usize) -> Recipe {
+    let text = format!(
+        "[run]\nepochs = {epochs}\nseed = 7\n[data]\nbatch_size = 8\nworkers = 2\n[model]\narch = 'resnet18'\n\
+         width = 4\n[optimizer]\nlr = 0.05\n[schedule]\nwarmup_epochs = 1\n[augment]\nimage_size = 32\n"
+    );
+    Recipe::from_toml(&text).expect("a valid recipe")
+}
+
+/// Opened once: taking inventory asks drivers.
+fn cpu() -> OpenDevice {
+    static CPU: OnceLock<OpenDevice> = OnceLock::new();
+    CPU.get_or_init(|| kiln_device::open(&DeviceRequest::Cpu).expect("the CPU")).clone()
+}
+
+fn trainer(recipe: &Recipe, data: Splits, output: &Path) -> Trainer {
+    Trainer::new(recipe.clone(), &cpu(), data, output).expect("parts that fit")
+}
+
+fn model(recipe: &Recipe) -> ResNet {
+    recipe.model.resnet(2).init(recipe.run.seed, &kiln_device::cpu())
+}
+
+fn train(recipe: &Recipe, output: &Path) -> Summary {
+    trainer(recipe, stripes(), output).run(model(recipe), &mut ()).expect("a run")
+}
+
+/// A run that is asked to stop in `step` of `epoch`.
+fn train_until(recipe: &Recipe, output: &Path, epoch: usize, step: usize) -> Summary {
+    let flag = StopFlag::default();
+    let mut watcher = Watcher { stop: Some((flag.clone(), epoch, step)), ..Watcher::default() };
+    let trainer = trainer(recipe, stripes(), output).stop_with(flag);
+    trainer.run(model(recipe), &mut watcher).expect("a stopped run")
+}
+
+fn resume(recipe: &Recipe, output: &Path, observer: &mut dyn Observer) -> Result<Summary, TrainError> {
+    trainer(recipe, stripes(), output).resume(ResumeFrom::Auto).run(model(recipe), observer)
+}
+
+/// The bytes of every parameter and buffer.
+fn bits(model: &ResNet) -> Vec<(String, Vec<u8>)> {
+    model.state().into_iter().map(|(name, data)| (name, data.as_bytes().to_vec())).collect()
+}
+
+/// The lines of `metrics.jsonl` without what a clock measured.
+fn record(output: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(output.join("metrics.jsonl")).expect("a record");
+    let line = |line| {
+        let mut line: Value = serde_json::from_str(line).expect("JSON");
+        for clocked in ["images_per_sec", "data_wait_fraction", "train_secs", "val_secs"] {
+            assert!(line[clocked].is_number(), "{clocked} in {line}");
+            line.as_object_mut().expect("an object").remove(clocked);
+        }
+        line
+    };
+    text.lines().map(line).collect()
+}
+
+/// Every file below a folder.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.insert(path.clone(), std::fs::read(&path).expect("a file"));
+        }
+    }
+    found
+}
+
+/// Notes what it is told, and asks to stop after a given (epoch, step); step 0 is the epoch's end.
+#[derive(Default)]
+struct Watcher {
+    stop: Option<(StopFlag, usize, usize)>,
+    panic_at: Option<(usize, usize)>,
+    started: Option<Started>,
+    steps: Vec<StepReport>,
+    epochs: Vec<EpochReport>,
+}
+
+impl Watcher {
+    fn at(&mut self, epoch: usize, step: usize) {
+        if let Some((flag, ..)) = self.stop.as_ref().filter(|(_, e, s)| (*e, *s) == (epoch, step)) {
+            flag.stop();
+        }
+        assert_ne!(self.panic_at, Some((epoch, step)), "the process is killed here");
+    }
+}
+
+impl Observer for Watcher {
+    fn started(&mut self, started: &Started) {
+        self.started = Some(started.clone());
+    }
+
+    fn step(&mut self, report: &StepReport) {
+        self.steps.push(*report);
+        self.at(report.epoch, report.step);
+    }
+
+    fn epoch(&mut self, report: &EpochReport) {
+        self.epochs.push(report.clone());
+        self.at(report.metrics.epoch, 0);
+    }
+}
+
+#[test]
+fn a_small_network_learns_and_leaves_a_record() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let recipe = recipe(8);
+    let mut watcher = Watcher::default();
+    let summary = trainer(&recipe, stripes(), folder.path()).run(model(&recipe), &mut watcher).expect("a run");
+    let record = record(folder.path());
+    assert_eq!(record.len(), 8);
+    let (first, last) = (&record[0], &record[7]);
+    let loss = |line: &Value| line["train_loss"].as_f64().expect("a number");
+    assert!(loss(last) < 0.8 * loss(first), "{first} {last}");
+    assert!(last["val_top1"].as_f64().expect("a number") >= 0.9, "{last}");
+    assert_eq!(last["val_top5"], 1.0, "of two classes, both are among the first five");
+    for key in ["epoch", "step", "lr", "train_top1", "val_loss", "skipped", "device"] {
+        assert!(!last[key].is_null(), "{key} in {last}");
+    }
+
+    assert_eq!((summary.num_epochs_done, summary.stopped), (8, None));
+    let resolved = std::fs::read_to_string(folder.path().join("recipe.toml")).expect("the recipe");
+    assert_eq!(Recipe::from_toml(&resolved).expect("its own text"), recipe.resolved());
+    assert_eq!(watcher.epochs.iter().filter(|epoch| epoch.best).count() > 0, summary.best_model.is_some());
+
+    let started = watcher.started.expect("told");
+    assert_eq!((started.steps_per_epoch, started.num_train_images, started.num_val_images), (3, 24, 10));
+    let steps = watcher.steps;
+    assert_eq!(steps.len(), 24);
+    assert_eq!((steps[4].epoch, steps[4].step, steps[4].num_steps), (2, 2, 3));
+    assert!(steps.iter().all(|step| step.loss.is_some() && !step.compiling), "a CPU has no late losses");
+    assert!(steps[23].run_eta_secs.expect("known by now") >= 0.0);
+}
+
+#[test]
+fn two_epochs_and_two_more_equal_four_to_the_bit() {
+    let (whole, parts) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let recipe = recipe(4);
+    let uninterrupted = train(&recipe, whole.path());
+
+    let stopped = train_until(&recipe, parts.path(), 2, 0);
+    assert_eq!(stopped.stopped, Some(Stopped { epoch: 3, steps_lost: 0 }));
+    let resumed = resume(&recipe, parts.path(), &mut ()).expect("a resumed run");
+
+    assert_eq!(bits(&resumed.model), bits(&uninterrupted.model));
+    assert_eq!(record(parts.path()), record(whole.path()));
+    assert_eq!(resumed.best, uninterrupted.best);
+}
+
+#[test]
+fn a_run_stopped_within_an_epoch_writes_nothing_of_it_and_resumes_to_the_same_bits() {
+    let (whole, parts) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let recipe = recipe(3);
+    let uninterrupted = train(&recipe, whole.path());
+
+    let summary = train_until(&recipe, parts.path(), 2, 1);
+    assert_eq!(summary.stopped, Some(Stopped { epoch: 2, steps_lost: 1 }));
+    assert_eq!(record(parts.path()).len(), 1);
+    assert_eq!(summary.checkpoint, Some(parts.path().join("checkpoints/epoch-0001")));
+
+    let mut watcher = Watcher::default();
+    let resumed = resume(&recipe, parts.path(), &mut watcher).expect("a resumed run");
+    assert_eq!(watcher.started.expect("told").first_epoch, 2);
+    assert_eq!(bits(&resumed.model), bits(&uninterrupted.model));
+}
+
+#[test]
+fn a_killed_run_resumes_to_the_same_bits_and_leaves_no_litter() {
+    let (whole, killed) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let recipe = recipe(3);
+    let uninterrupted = train(&recipe, whole.path());
+
+    let mut watcher = Watcher { panic_at: Some((3, 2)), ..Watcher::default() };
+    let run = || trainer(&recipe, stripes(), killed.path()).run(model(&recipe), &mut watcher);
+    assert!(catch_unwind(AssertUnwindSafe(run)).is_err(), "killed in epoch 3");
+    // What a kill while writing leaves: half a checkpoint, half a record.
+    let half = killed.path().join("checkpoints/.epoch-0003.tmp");
+    std::fs::create_dir(&half).expect("a folder");
+    std::fs::write(half.join("model.safetensors"), "half").expect("a file");
+    std::fs::write(killed.path().join("metrics.jsonl"), "{\"epoch\": 1").expect("a file");
+
+    let resumed = resume(&recipe, killed.path(), &mut ()).expect("a resumed run");
+    assert_eq!(bits(&resumed.model), bits(&uninterrupted.model));
+    assert_eq!(record(killed.path()), record(whole.path()));
+    let names = |folder: &Path| files(folder).into_keys().map(|path| path.strip_prefix(folder).expect("below").to_owned()).collect::<Vec<_>>();
+    assert_eq!(names(killed.path()), names(whole.path()));
+}
+
+#[test]
+fn a_damaged_newest_checkpoint_is_named_and_the_run_goes_on_from_the_previous_one() {
+    let (whole, damaged) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let recipe = recipe(3);
+    let uninterrupted = train(&recipe, whole.path());
+    train(&recipe, damaged.path());
+    let newest = damaged.path().join("checkpoints/epoch-0003");
+    std::fs::write(newest.join("model.safetensors"), "not what was written").expect("a file");
+
+    let mut watcher = Watcher::default();
+    let resumed = resume(&recipe, damaged.path(), &mut watcher).expect("a resumed run");
+    let told = watcher.started.and_then(|started| started.resumed).expect("told");
+    assert_eq!(told.damaged[0].path, newest.join("model.safetensors"));
+    assert_eq!(told.num_epochs_done, 2);
+    assert_eq!(bits(&resumed.model), bits(&uninterrupted.model));
+    assert_eq!(record(damaged.path()), record(whole.path()));
+    Checkpoint::read(&newest).expect("written anew");
+}
+
+#[test]
+fn a_finished_run_resumed_is_finished() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recipe = recipe(1);
+    let finished = train(&recipe, folder.path());
+    let before = files(folder.path());
+    let again = resume(&recipe, folder.path(), &mut ()).expect("nothing to do");
+    assert_eq!((again.num_epochs_done, again.last), (1, None));
+    assert_eq!(bits(&again.model), bits(&finished.model));
+    assert_eq!(files(folder.path()), before);
+}
+
+#[test]
+fn a_folder_with_a_run_is_not_written_to_unless_it_is_resumed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recipe = recipe(1);
+    train(&recipe, folder.path());
+    let before = files(folder.path());
+    let error = trainer(&recipe, stripes(), folder.path()).run(model(&recipe), &mut ()).expect_err("refused");
+    assert!(error.to_string().contains("--resume"), "{error}");
+    assert_eq!(files(folder.path()), before);
+}
+
+#[test]
+fn resuming_where_nothing_is_begins_anew_and_a_path_with_nothing_is_an_error() {
+    let (folder, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let recipe = recipe(1);
+    let mut watcher = Watcher::default();
+    resume(&recipe, folder.path(), &mut watcher).expect("a new run");
+    assert!(watcher.started.expect("told").resumed.is_none());
+
+    let from = ResumeFrom::Path(other.path().join("nowhere"));
+    let run = trainer(&recipe, stripes(), &other.path().join("run")).resume(from).run(model(&recipe), &mut ());
+    assert!(matches!(run, Err(TrainError::NoCheckpoint { .. })), "{:?}", run.err());
+}
+
+#[test]
+fn a_run_killed_before_its_first_checkpoint_begins_again_and_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recipe = recipe(1);
+    let mut watcher = Watcher { panic_at: Some((1, 1)), ..Watcher::default() };
+    let run = || trainer(&recipe, stripes(), folder.path()).run(model(&recipe), &mut watcher);
+    assert!(catch_unwind(AssertUnwindSafe(run)).is_err(), "killed");
+    let mut watcher = Watcher::default();
+    resume(&recipe, folder.path(), &mut watcher).expect("a run");
+    let told = watcher.started.and_then(|started| started.resumed).expect("told");
+    assert_eq!((told.checkpoint, told.num_epochs_done), (None, 0));
+}
+
+#[test]
+fn another_run_s_checkpoint_starts_a_run_in_a_new_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    let recipe = recipe(2);
+    let whole = train(&recipe, &first);
+    let before = files(&first);
+    let from = ResumeFrom::Path(first.join("checkpoints/epoch-0001"));
+    let branch = trainer(&recipe, stripes(), &second).resume(from).run(model(&recipe), &mut ()).expect("a run");
+    assert_eq!(bits(&branch.model), bits(&whole.model));
+    assert_eq!(files(&first), before, "the first run is as it was");
+    assert_eq!(record(&second).len(), 2);
+}
+
+#[test]
+fn going_back_to_an_older_checkpoint_sets_the_newer_ones_aside() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recipe = recipe(2);
+    let whole = train(&recipe, folder.path());
+    let from = ResumeFrom::Path(folder.path().join("checkpoints/epoch-0001"));
+    let again = trainer(&recipe, stripes(), folder.path()).resume(from).run(model(&recipe), &mut ()).expect("a run");
+    assert_eq!(bits(&again.model), bits(&whole.model));
+    assert!(folder.path().join("checkpoints/set-aside-epoch-0002").exists());
+}
+
+#[test]
+fn other_classes_are_refused_with_both_lists() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recipe = recipe(1);
+    train(&recipe, folder.path());
+    let renamed = |first| {
+        let mut stripes = Stripes::new(16, first);
+        stripes.classes = vec!["lying".into(), "standing".into()];
+        Arc::new(stripes)
+    };
+    let data = Splits { train: renamed(0), val: renamed(100) };
+    let run = trainer(&recipe, data, folder.path()).resume(ResumeFrom::Auto).run(model(&recipe), &mut ());
+    let message = run.expect_err("refused").to_string();
+    assert!(message.contains("across, upright") && message.contains("lying, standing"), "{message}");
+}
+
+#[test]
+fn a_changed_recipe_is_told_key_by_key() {
+    let folder = tempfile::tempdir().expect("a folder");
+    train(&recipe(1), folder.path());
+    let mut changed = recipe(2);
+    changed.optimizer.lr = 0.025;
+    let mut watcher = Watcher::default();
+    resume(&changed, folder.path(), &mut watcher).expect("a run");
+    let told = watcher.started.and_then(|started| started.resumed).expect("told");
+    assert_eq!(told.changed, ["optimizer.lr: 0.025, not 0.05", "run.epochs: 2, not 1"]);
+}
+
+#[test]
+fn a_model_the_recipe_does_not_ask_for_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recipe = recipe(1);
+    let three_classes = recipe.model.resnet(3).init(0, &kiln_device::cpu());
+    let error = trainer(&recipe, stripes(), folder.path()).run(three_classes, &mut ()).expect_err("refused");
+    assert!(error.to_string().contains("for 3 classes"), "{error}");
+    assert!(files(folder.path()).is_empty(), "nothing was written");
+}
+
+#[test]
+fn a_loss_that_is_not_finite_stops_with_step_and_learning_rate_and_keeps_the_last_checkpoint() {
+    let folder = tempfile::tempdir().expect("a folder");
+    train(&recipe(1), folder.path());
+    let checkpoint = files(&folder.path().join("checkpoints"));
+    let mut wild = recipe(3);
+    wild.optimizer.lr = 1e30;
+    let error = resume(&wild, folder.path(), &mut ()).expect_err("it diverges");
+    let TrainError::NonFiniteLoss { epoch, step, lr, checkpoint: kept, .. } = &error else { panic!("{error}") };
+    assert!((*epoch, *step) >= (2, 1) && *lr > 0.0, "{error}");
+    assert_eq!(*kept, Some(folder.path().join("checkpoints/epoch-0001")));
+    assert_eq!(files(&folder.path().join("checkpoints")), checkpoint);
+}
+
+#[test]
+fn neither_workers_nor_the_validation_batch_size_change_a_result() {
+    let (one, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let mut recipe = recipe(2);
+    let with_two = train(&recipe, one.path());
+    recipe.data.workers = 3;
+    recipe.data.val_batch_size = 3;
+    let with_three = train(&recipe, other.path());
+    assert_eq!(bits(&with_two.model), bits(&with_three.model));
+    for (a, b) in record(one.path()).iter().zip(record(other.path())) {
+        assert_eq!(a["val_top1"], b["val_top1"]);
+        let loss = |line: &Value| line["val_loss"].as_f64().expect("a number");
+        assert!((loss(a) - loss(&b)).abs() < 1e-5, "{a} {b}");
+    }
+}
+
+#[test]
+fn a_damaged_picture_is_left_out_counted_and_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut train = Stripes::new(24, 0);
+    train.files[5].truncate(40);
+    let recipe = recipe(1);
+    let data = Splits { train: Arc::new(train), val: Arc::new(Stripes::new(10, 100)) };
+    let mut watcher = Watcher::default();
+    trainer(&recipe, data, folder.path()).run(model(&recipe), &mut watcher).expect("a run");
+    let report = &watcher.epochs[0];
+    assert_eq!((report.metrics.skipped, report.skipped[0].name.as_str()), (1, "5.png"));
+}
+
+#[test]
+fn one_image_more_than_a_batch_joins_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut recipe = recipe(1);
+    recipe.data.drop_last = false;
+    let data = Splits { train: Arc::new(Stripes::new(9, 0)), val: Arc::new(Stripes::new(9, 100)) };
+    let mut watcher = Watcher::default();
+    trainer(&recipe, data, folder.path()).run(model(&recipe), &mut watcher).expect("a run");
+    assert_eq!(watcher.steps.len(), 1);
+}
+
+#[test]
+fn validation_leaves_the_running_statistics_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recipe = recipe(1);
+    let trainer = trainer(&recipe, stripes(), folder.path());
+    let run = trainer.begin(model(&recipe)).expect("a run");
+    let (run, _) = trainer.train_epoch(run, &mut ()).expect("an epoch");
+    let before = bits(&run.model);
+    trainer.validate(&run, 0.0, &mut ()).expect("a validation");
+    assert_eq!(bits(&run.model), before);
+}
+
+#[test]
+fn recipes_that_cannot_be_trained_are_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = folder.path().join("run");
+    let mut broken = recipe(1);
+    broken.optimizer.lr = 0.0;
+    assert!(Trainer::new(broken, &cpu(), stripes(), &output).is_err());
+    let mut batch_of_one = recipe(1);
+    batch_of_one.data.batch_size = 1;
+    let error = Trainer::new(batch_of_one, &cpu(), stripes(), &output).err().expect("one value per channel");
+    assert!(matches!(error, TrainError::Model(_)), "{error}");
+    assert!(!output.exists());
+}
