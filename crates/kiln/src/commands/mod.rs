@@ -1,0 +1,4 @@
+//! One file a subcommand: parse, call the crates, print.
+
+pub(crate) mod devices;
+pub(crate) mod train;

@@ -1,0 +1,33 @@
+//! `kiln train`: trains a ResNet on a folder of pictures.
+
+use clap::Args;
+use kiln::{Outcome, TerminalProgress, TrainArgs, stop_on_ctrl_c};
+use kiln_train::Trainer;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Trains a ResNet on a folder of pictures.
+#[derive(Args)]
+pub(crate) struct Train {
+    #[command(flatten)]
+    options: TrainArgs,
+}
+
+pub(crate) fn run(args: &Train) -> anyhow::Result<ExitCode> {
+    let options = &args.options;
+    let device = kiln_device::open(&options.device)?;
+    let data = options.open_data()?;
+    let (recipe, why) = options.recipe(&device)?;
+    eprintln!("recipe   {why}");
+
+    let output = options.output(&recipe)?;
+    let model = recipe.model.resnet(data.train.classes().len()).init(recipe.run.seed, &device.device);
+    let mut trainer = Trainer::new(recipe, &device, data, &output)?.stop_with(stop_on_ctrl_c());
+    if let Some(from) = &options.resume {
+        trainer = trainer.resume(from.clone());
+    }
+    let summary = trainer.run(model, &mut TerminalProgress::new())?;
+    let outcome = Outcome(&summary);
+    write!(std::io::stdout().lock(), "{outcome}")?;
+    Ok(outcome.exit_code())
+}

@@ -1,0 +1,135 @@
+//! The options of a training run, the same for `kiln train` and the examples.
+//!
+//! In: the command line. Out: a data set, a [`Recipe`] and a run folder. What isn't said comes from the recipe file, and
+//! without one from [`RunDefaults`], which fit the device.
+
+use crate::run_defaults::RunDefaults;
+use anyhow::{Context, bail};
+use clap::Args;
+use kiln_data::{OpenOptions, Splits, scenes};
+use kiln_device::{DeviceRequest, OpenDevice};
+use kiln_model::Arch;
+use kiln_train::{Recipe, ResumeFrom};
+use std::path::{Path, PathBuf};
+
+/// Where runs go when `--output` isn't given.
+const RUNS: &str = "runs";
+
+/// Options of a training run.
+#[derive(Args, Clone, Debug, Default)]
+pub struct TrainArgs {
+    /// Folder with train/ and val/, or a folder of class folders. Default: the small set Kiln draws itself
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// auto, cuda, cuda:1, wgpu, wgpu:0, wgpu:software or cpu
+    #[arg(long, value_name = "DEVICE", env = "KILN_DEVICE", default_value = "auto")]
+    pub device: DeviceRequest,
+    /// resnet18, resnet34, resnet50, resnet101, resnet152
+    #[arg(long, value_name = "NAME")]
+    pub arch: Option<Arch>,
+    /// Passes over the training images
+    #[arg(long, value_name = "N")]
+    pub epochs: Option<usize>,
+    /// Images in a step
+    #[arg(long, value_name = "N")]
+    pub batch_size: Option<usize>,
+    /// Side of a training image in pixels
+    #[arg(long, value_name = "PX")]
+    pub image_size: Option<usize>,
+    /// Highest learning rate
+    #[arg(long, value_name = "RATE")]
+    pub lr: Option<f64>,
+    /// Decides first weights, order and every augmentation
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Decoding threads; 0 takes one per core
+    #[arg(long, value_name = "N")]
+    pub workers: Option<usize>,
+    /// End each epoch after this many batches, in training and validation
+    #[arg(long, value_name = "N")]
+    pub limit_batches: Option<usize>,
+    /// Start from this recipe (TOML) instead of the defaults for the device
+    #[arg(long, value_name = "FILE")]
+    pub recipe: Option<PathBuf>,
+    /// Run folder. Default: runs/NAME-1, runs/NAME-2, ...
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Continue a run from its newest checkpoint, or from the one given
+    #[arg(long, value_name = "CHECKPOINT", num_args = 0..=1, default_missing_value = "auto")]
+    pub resume: Option<ResumeFrom>,
+}
+
+impl TrainArgs {
+    /// Opens the data set, or draws the embedded one on first use.
+    ///
+    /// # Errors
+    /// If the folder can't be read as a data set, or the cache folder can't be written.
+    pub fn open_data(&self) -> anyhow::Result<Splits> {
+        match &self.data {
+            Some(folder) => Ok(kiln_data::open(folder, &OpenOptions::default())?),
+            None => Ok(scenes::open_or_create(None, &scenes::ScenesConfig::default())?),
+        }
+    }
+
+    /// The recipe for `device`, and a sentence that says where its sizes come from.
+    ///
+    /// # Errors
+    /// If the recipe file can't be read, or the recipe doesn't hold together.
+    pub fn recipe(&self, device: &OpenDevice) -> anyhow::Result<(Recipe, String)> {
+        let (mut recipe, why) = match &self.recipe {
+            Some(file) => (read_recipe(file)?, format!("recipe {}", file.display())),
+            None => {
+                let defaults = RunDefaults::for_device(device, self.data.is_none());
+                (defaults.recipe, defaults.why)
+            }
+        };
+        self.overrule(&mut recipe);
+        recipe.validate()?;
+        Ok((recipe, why))
+    }
+
+    /// The run folder: what `--output` says, else the newest run to resume, else a new one.
+    ///
+    /// # Errors
+    /// If there is no run to resume.
+    pub fn output(&self, recipe: &Recipe) -> anyhow::Result<PathBuf> {
+        let run = |n: usize| Path::new(RUNS).join(format!("{}-{n}", recipe.model.arch));
+        let next = (1..).find(|&n| !run(n).exists()).unwrap_or(1);
+        match (&self.output, &self.resume) {
+            (Some(folder), _) => Ok(folder.clone()),
+            (None, Some(_)) if next == 1 => {
+                bail!("there is no run of {} in {RUNS}/ to resume; name its folder with --output", recipe.model.arch)
+            }
+            (None, Some(_)) => Ok(run(next - 1)),
+            (None, None) => Ok(run(next)),
+        }
+    }
+
+    /// Where to continue from, if `--resume` was given.
+    pub fn resume_from(&self) -> Option<ResumeFrom> {
+        self.resume.clone()
+    }
+
+    fn overrule(&self, recipe: &mut Recipe) {
+        set(&mut recipe.model.arch, self.arch);
+        set(&mut recipe.run.epochs, self.epochs);
+        set(&mut recipe.run.seed, self.seed);
+        set(&mut recipe.data.batch_size, self.batch_size);
+        set(&mut recipe.data.workers, self.workers);
+        set(&mut recipe.data.limit_batches, self.limit_batches);
+        set(&mut recipe.data.limit_val_batches, self.limit_batches);
+        set(&mut recipe.augment.image_size, self.image_size);
+        set(&mut recipe.optimizer.lr, self.lr);
+    }
+}
+
+fn set<T: Copy>(field: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *field = value;
+    }
+}
+
+fn read_recipe(file: &Path) -> anyhow::Result<Recipe> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the recipe {}", file.display()))?;
+    Recipe::from_toml(&text).with_context(|| format!("in the recipe {}", file.display()))
+}

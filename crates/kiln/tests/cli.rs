@@ -1,0 +1,141 @@
+//! The `kiln` command as a person meets it: what it prints, how it ends, what a bad input gets.
+
+use kiln::data::scenes::{self, ScenesConfig};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The command, away from the user's own cache and settings.
+fn kiln(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.current_dir(folder).env("KILN_CACHE_DIR", folder.join("cache")).env_remove("KILN_DEVICE");
+    command
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+/// Runs it and gives exit code, standard output and standard error.
+fn outcome(command: &mut Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().expect("the command starts");
+    (status.code(), String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned())
+}
+
+/// A small data set on disk, in folders as a person would have it.
+fn pictures(folder: &Path) -> PathBuf {
+    let config = ScenesConfig { train_images: 40, val_images: 20, size: 48, ..ScenesConfig::default() };
+    scenes::open_or_create(Some(&folder.join("drawn")), &config).expect("drawn");
+    let mut found = std::fs::read_dir(folder.join("drawn")).expect("a folder");
+    found.find_map(|entry| entry.ok().map(|e| e.path()).filter(|path| path.join("train").is_dir())).expect("the set")
+}
+
+/// `kiln train` of a small net, long enough to be stopped.
+fn train(folder: &Path, data: &Path, output: &str, epochs: usize) -> Command {
+    let mut command = kiln(folder);
+    command.args(["train", "--device", "cpu", "--arch", "resnet18", "--image-size", "32", "--batch-size", "8"]);
+    command.arg("--data").arg(data).args(["--output", output, "--epochs", &epochs.to_string()]);
+    command
+}
+
+fn metrics(folder: &Path, output: &str) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(folder.join(output).join("metrics.jsonl")).expect("metrics.jsonl");
+    text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+}
+
+#[test]
+fn devices_lists_the_processor_and_says_what_is_chosen() {
+    let folder = folder();
+    let (code, stdout, stderr) = outcome(kiln(folder.path()).arg("devices"));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stdout.contains("cpu") && stdout.contains("would be used"), "{stdout}");
+}
+
+#[test]
+fn devices_without_any_vulkan_driver_lists_no_wgpu_device() {
+    let folder = folder();
+    let mut command = kiln(folder.path());
+    let (code, stdout, stderr) = outcome(command.args(["devices", "--json"]).env("VK_DRIVER_FILES", "/dev/null"));
+    assert_eq!(code, Some(0), "{stderr}");
+    let report: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
+    assert!(!report["devices"].as_array().expect("a list").is_empty());
+    if cfg!(target_os = "linux") {
+        assert!(!stdout.contains("\"wgpu:"), "{stdout}");
+    }
+    assert!(!stderr.contains("panicked"), "{stderr}");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_an_error_that_lists_what_is() {
+    let folder = folder();
+    for device in ["cuda:99", "wgpu:99"] {
+        let (code, _, stderr) = outcome(kiln(folder.path()).args(["devices", "--device", device]));
+        assert_eq!(code, Some(1));
+        assert!(stderr.starts_with("error: ") && stderr.contains("cpu"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_device_that_does_not_exist_is_refused_with_the_names_that_do() {
+    let folder = folder();
+    let (code, _, stderr) = outcome(kiln(folder.path()).args(["train", "--device", "cude"]));
+    assert_eq!(code, Some(2));
+    assert!(stderr.contains("cuda"), "{stderr}");
+}
+
+#[test]
+fn a_missing_data_folder_is_named() {
+    let folder = folder();
+    let (code, _, stderr) = outcome(kiln(folder.path()).args(["train", "--device", "cpu", "--data", "no-such-folder"]));
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("no-such-folder") && !stderr.contains("panicked"), "{stderr}");
+}
+
+#[test]
+fn resuming_when_there_is_no_run_says_so() {
+    let folder = folder();
+    let data = pictures(folder.path());
+    let mut command = kiln(folder.path());
+    let (code, _, stderr) = outcome(command.args(["train", "--device", "cpu", "--resume", "--data"]).arg(data));
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("no run") && stderr.contains("--output"), "{stderr}");
+}
+
+#[test]
+fn a_run_killed_in_its_second_epoch_and_resumed_ends_like_one_that_was_not() {
+    let folder = folder();
+    let data = pictures(folder.path());
+    let (code, stdout, stderr) = outcome(&mut train(folder.path(), &data, "whole", 3));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stdout.contains("val top-1"), "{stdout}");
+
+    let mut child = train(folder.path(), &data, "killed", 3).stderr(Stdio::piped()).spawn().expect("starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.starts_with("epoch 1/3")), "the first epoch ends");
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+
+    let (code, _, stderr) = outcome(train(folder.path(), &data, "killed", 3).arg("--resume"));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("resumed  after epoch"), "{stderr}");
+
+    let (whole, resumed) = (metrics(folder.path(), "whole"), metrics(folder.path(), "killed"));
+    assert_eq!((whole.len(), resumed.len()), (3, 3));
+    for key in ["epoch", "train_loss", "train_top1", "val_loss", "val_top1", "val_top5"] {
+        assert_eq!(whole[2][key], resumed[2][key], "{key}");
+        assert!(whole[2][key].is_number(), "{key}");
+    }
+}
+
+#[test]
+fn a_run_folder_in_use_is_not_overwritten() {
+    let folder = folder();
+    let data = pictures(folder.path());
+    let first = outcome(train(folder.path(), &data, "run", 1).args(["--limit-batches", "1"]));
+    assert_eq!(first.0, Some(0), "{}", first.2);
+    let before = metrics(folder.path(), "run");
+    let (code, _, stderr) = outcome(&mut train(folder.path(), &data, "run", 1));
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("run") && stderr.contains("--resume"), "{stderr}");
+    assert_eq!(metrics(folder.path(), "run"), before);
+}
