@@ -192,9 +192,10 @@ fn check_size((width, height): (u32, u32), format: ImageFormat, limits: &DecodeL
 }
 
 fn error_from_image(error: image::ImageError, format: ImageFormat) -> DecodeError {
-    match ends_early(&error) {
-        true => DecodeError::Truncated { format },
-        false => DecodeError::Damaged { format, reason: error.into() },
+    match &error {
+        image::ImageError::IoError(cause) if ends_early(cause) => DecodeError::Truncated { format },
+        other if ends_early(other) => DecodeError::Truncated { format },
+        _ => DecodeError::Damaged { format, reason: error.into() },
     }
 }
 
@@ -211,12 +212,12 @@ fn rgb_from_raster(raster: DynamicImage) -> image::RgbImage {
         DynamicImage::ImageRgb8(rgb) => return rgb,
         DynamicImage::ImageLuma8(grey) => grey.iter().flat_map(|&y| [y; 3]).collect(),
         DynamicImage::ImageLumaA8(image) => flatten(&image, |&[y, a]: &[u8; 2]| [over_white(y, a); 3]),
-        DynamicImage::ImageRgba8(image) => flatten(&image, |&[r, g, b, a]: &[u8; 4]| [r, g, b].map(|c| over_white(c, a))),
+        DynamicImage::ImageRgba8(image) => {
+            flatten(&image, |&[r, g, b, a]: &[u8; 4]| [r, g, b].map(|c| over_white(c, a)))
+        }
         DynamicImage::ImageLuma16(grey) => grey.iter().flat_map(|&y| [high(y); 3]).collect(),
         DynamicImage::ImageRgb16(rgb) => rgb.iter().map(|&c| high(c)).collect(),
-        DynamicImage::ImageLumaA16(image) => {
-            flatten(&image, |&[y, a]: &[u16; 2]| [over_white(high(y), high(a)); 3])
-        }
+        DynamicImage::ImageLumaA16(image) => flatten(&image, |&[y, a]: &[u16; 2]| [over_white(high(y), high(a)); 3]),
         DynamicImage::ImageRgba16(image) => {
             flatten(&image, |&[r, g, b, a]: &[u16; 4]| [r, g, b].map(|c| over_white(high(c), high(a))))
         }

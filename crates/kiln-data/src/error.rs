@@ -104,7 +104,9 @@ pub enum DataError {
         reason: io::Error,
     },
     /// No folder to keep the embedded data set in.
-    #[error("no cache folder: none of KILN_CACHE_DIR, XDG_CACHE_HOME, HOME and LOCALAPPDATA is set; set KILN_CACHE_DIR")]
+    #[error(
+        "no cache folder: none of KILN_CACHE_DIR, XDG_CACHE_HOME, HOME and LOCALAPPDATA is set; set KILN_CACHE_DIR"
+    )]
     NoCacheFolder,
     /// A thread of the loader panicked or couldn't be started. A fault of Kiln or of a [`Dataset`](crate::Dataset).
     #[error("the {thread} thread failed: {message}")]

@@ -36,13 +36,12 @@ mod order;
 mod upload;
 
 pub use augment::{
-    Augment, Augmentation, CenterCrop, Program, RandomHorizontalFlip, RandomResizedCrop, Resize, ResizeTo,
-    augment,
+    Augment, Augmentation, CenterCrop, Program, RandomHorizontalFlip, RandomResizedCrop, Resize, ResizeTo, augment,
 };
 pub use batch::{Batch, DeviceBatch, HostBatch, ImageSlot};
 pub use dataset::image_folder::ImageFolder;
 pub use dataset::{Dataset, OpenOptions, Sample, Splits, open, scenes};
-pub use decode::{DecodeError, DecodeLimits, RgbImage, rgb_from_bytes};
+pub use decode::{DecodeError, DecodeLimits, ImageFormat, RgbImage, rgb_from_bytes};
 pub use error::DataError;
 pub use loader::{EpochBatches, Loader, LoaderConfig, LoaderCounters, OnError, Skipped};
 pub use order::EpochOrder;

@@ -18,6 +18,7 @@
 
 mod queue;
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -31,6 +32,9 @@ use crate::dataset::Dataset;
 use crate::decode::DecodeLimits;
 use crate::error::DataError;
 use crate::order::EpochOrder;
+
+/// More threads than any machine has cores; beyond it a typing error starts threads until the system gives up.
+const MAX_WORKERS: usize = 1024;
 
 /// What to do with a file that can't be read or decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,8 +100,11 @@ impl LoaderConfig {
             ("queue_bytes", self.queue_bytes),
             ("decode.max_pixels", usize::try_from(self.decode.max_pixels).unwrap_or(usize::MAX)),
         ];
-        let problems: Vec<_> =
+        let mut problems: Vec<_> =
             positive.iter().filter(|(_, value)| *value == 0).map(|(name, _)| format!("{name} is 0")).collect();
+        if self.workers > MAX_WORKERS {
+            problems.push(format!("workers is {}; at most {MAX_WORKERS} make sense", self.workers));
+        }
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 }
@@ -241,12 +248,21 @@ impl EpochBatches {
             let builder = thread::Builder::new().name(format!("kiln-decode-{index}"));
             match builder.spawn(move || queue.work()) {
                 Ok(worker) => started.workers.push(worker),
-                // Fewer workers are slower, none is an error.
-                Err(error) if started.workers.is_empty() => started.start_error = Some(queue::worker_error(error.to_string())),
-                Err(error) => tracing::warn!(%error, workers = index, "cannot start more decoding threads"),
+                Err(error) => {
+                    started.cannot_start_more(&error);
+                    break;
+                }
             }
         }
         started
+    }
+
+    /// Fewer workers than wanted are slower, none is an error.
+    fn cannot_start_more(&mut self, error: &io::Error) {
+        match self.workers.len() {
+            0 => self.start_error = Some(queue::worker_error(error.to_string())),
+            workers => tracing::warn!(%error, workers, "cannot start more decoding threads"),
+        }
     }
 
     /// The files left out so far, in the order of the epoch.

@@ -16,8 +16,8 @@ use crate::augment::run::{self, OutputFormat};
 /// Runs the programs of a batch, wherever its pixels are.
 ///
 /// # Shapes
-/// `pixels`: u32 `[words]`, the batch's bytes, four a word, the first in the lowest bits; `records`: u32 `[B * RECORD_WORDS]`,
-/// on the same device. Returns f32 `[B, 3, H, W]`.
+/// `pixels`: u32 `[words]`, the batch's bytes, four a word, the first in the lowest bits; `records`: u32
+/// `[B * RECORD_WORDS]`, on the same device. Returns f32 `[B, 3, H, W]`.
 pub(crate) fn run_programs(pixels: Tensor<1, Int>, records: Tensor<1, Int>, format: OutputFormat) -> Tensor<4> {
     Tensor::from_dispatch(<Dispatch as ProgramBackend>::run_programs(
         pixels.into_dispatch(),

@@ -1,7 +1,7 @@
 //! Centre crop: the middle of the image; a smaller image gets black around it.
 //!
-//! Source: torchvision 0.29 `v2.CenterCrop`: with an odd remainder the offset is rounded to the nearest even pixel; of padding,
-//! the odd pixel goes right and below.
+//! Source: torchvision 0.29 `v2.CenterCrop`: with an odd remainder the offset is rounded to the nearest even pixel;
+//! of padding, the odd pixel goes right and below.
 
 use serde::{Deserialize, Serialize};
 

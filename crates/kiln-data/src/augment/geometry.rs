@@ -16,7 +16,7 @@
 //! Not done here: rotation, shear and perspective, which make the axes depend on each other.
 
 /// Fraction bits of the fixed-point positions in an [`AxisRecord`].
-pub(crate) const FRACTION_BITS: u32 = 32;
+const FRACTION_BITS: u32 = 32;
 
 /// How the source pixels around a position are weighed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,11 +77,13 @@ impl Geometry {
         self.columns.crop(left, width);
     }
 
-    /// Stretches the image to `height` × `width`.
+    /// Stretches the image to `height` × `width`, which does nothing to one of that size.
     pub(crate) fn resize(&mut self, [height, width]: [u32; 2], filter: Filter) {
-        self.rows.resize(height);
-        self.columns.resize(width);
-        self.filter = filter;
+        if self.size() != [height, width] {
+            self.rows.resize(height);
+            self.columns.resize(width);
+            self.filter = filter;
+        }
     }
 
     /// Mirrors left and right.
@@ -97,7 +99,7 @@ impl Axis {
 
     fn crop(&mut self, start: i64, length: u32) {
         self.origin += self.step * start as f64;
-        self.content = self.content.map(|edge| edge - start as f64);
+        self.content = self.content.map(|edge| (edge - start as f64).clamp(0.0, f64::from(length)));
         self.length = length;
     }
 
@@ -213,6 +215,15 @@ mod tests {
         axis.crop(9, 5);
         axis.resize(3);
         assert_eq!(axis.record(Filter::Bilinear).window, [0, 0]);
+    }
+
+    #[test]
+    fn what_a_crop_has_cut_off_stays_hidden() {
+        let mut axis = Axis::new(10);
+        axis.crop(2, 4);
+        axis.crop(-1, 6);
+        assert_eq!(axis.record(Filter::Bilinear).window, [1, 5]);
+        assert_eq!(centres(&axis)[1..5], [2.5, 3.5, 4.5, 5.5]);
     }
 
     #[test]

@@ -46,6 +46,8 @@ const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
 
 /// Longest side of an output. A kernel's positions count output pixels in 16 bits, and nothing is trained beyond.
 const MAX_SIDE: usize = 65_535;
+/// Images in a batch: what every device accepts as the third dimension of a launch.
+const MAX_BATCH: usize = 65_535;
 /// Steps in a list. Far above any use, and below what the streams of [`Draws`] can number.
 const MAX_STEPS: usize = 1000;
 
@@ -168,7 +170,9 @@ impl Augment {
             problems.push(format!("steps has {} entries; at most {MAX_STEPS} make sense", self.steps.len()));
         }
         for (index, step) in self.steps.iter().enumerate() {
-            problems.extend(step.problems().into_iter().map(|problem| format!("steps[{index}] ({}): {problem}", step.op())));
+            problems.extend(
+                step.problems().into_iter().map(|problem| format!("steps[{index}] ({}): {problem}", step.op())),
+            );
         }
         problems.extend(self.uneven_resize());
         if problems.is_empty() { Ok(()) } else { Err(problems) }
@@ -176,18 +180,17 @@ impl Augment {
 
     /// A resize to a shorter side leaves images of different shapes, which stretching to `size` would distort.
     fn uneven_resize(&self) -> Option<String> {
-        let sizes = self.steps.iter().enumerate().rev();
-        let (index, last) = sizes.into_iter().find(|(_, step)| !matches!(step, Augmentation::RandomHorizontalFlip(_)))?;
+        let mut steps = self.steps.iter().enumerate().rev();
+        let (index, last) = steps.find(|(_, step)| !matches!(step, Augmentation::RandomHorizontalFlip(_)))?;
         let uneven = matches!(last, Augmentation::Resize(Resize { size: ResizeTo::ShorterSide(_), .. }));
-        uneven.then(|| {
-            format!("steps[{index}] (resize): only the shorter side is set, so images would differ in shape; add a center_crop")
-        })
+        let problem = "only the shorter side is set, so images would differ in shape; add a center_crop";
+        uneven.then(|| format!("steps[{index}] (resize): {problem}"))
     }
 
     /// Draws the program of one image of `width` × `height`.
     ///
-    /// Every argument but the size determines the draws: `seed` that of the run, `epoch` from 0, `sample` the index in the
-    /// data set. The generator and the use of its numbers are documented in `augment/philox.rs`.
+    /// `seed` is that of the run, `epoch` counts from 0, `sample` is the index in the data set; nothing else has a part
+    /// in the draws. The generator and how its numbers are used are documented in `augment/philox.rs`.
     pub fn draw(&self, seed: u64, epoch: u32, sample: u64, width: u32, height: u32) -> Program {
         let size = self.size.map(|side| u32::try_from(side).unwrap_or(u32::MAX));
         let mut program = Program::new(width, height);
@@ -205,8 +208,8 @@ impl Augment {
 /// Two small copies to the device, the programs and the targets; no wait.
 ///
 /// # Panics
-/// If the batch is empty, has another number of programs than of images, an image beyond its pixels or a program for another
-/// size than that of `augment`.
+/// If the batch is empty or has more than 65,535 images, another number of programs than of images, an image beyond its
+/// pixels, a program drawn for a larger image, or one for another size than that of `augment`.
 pub fn augment(batch: DeviceBatch, augment: &Augment) -> Batch {
     let format = OutputFormat::new(augment.size, augment.mean, augment.std, &LaunchCounter::default());
     augment_as(batch, format)
@@ -215,13 +218,14 @@ pub fn augment(batch: DeviceBatch, augment: &Augment) -> Batch {
 /// [`augment`], with the count of launches in `format`.
 fn augment_as(batch: DeviceBatch, format: OutputFormat) -> Batch {
     let DeviceBatch { pixels, images, labels, samples, epoch: _, programs } = batch;
-    assert!(!images.is_empty(), "a batch has at least one image");
+    assert!((1..=MAX_BATCH).contains(&images.len()), "a batch of {} images", images.len());
     assert_eq!(images.len(), programs.len(), "one program per image");
     let num_bytes = pixels.dims()[0] * 4;
     let device = pixels.device();
     let mut records = Vec::with_capacity(images.len() * program::RECORD_WORDS);
     for (slot, program) in images.iter().zip(&programs) {
         assert!(slot.offset + slot.num_bytes() <= num_bytes, "{slot:?} in {num_bytes} bytes");
+        assert!(program.reads_within(slot.width, slot.height), "a program drawn for another image than {slot:?}");
         assert_eq!(program.size().map(|side| side as usize), format.size, "the size of a program's output");
         records.extend(ImageRecord::new(slot, program).to_words());
     }

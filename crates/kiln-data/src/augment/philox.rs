@@ -35,9 +35,9 @@ const NUM_ROUNDS: usize = 10;
 /// Four random words for `counter` under `key`.
 pub(crate) fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..NUM_ROUNDS {
-        let [p, q] = [u64::from(MULTIPLIER[0]) * u64::from(counter[0]), u64::from(MULTIPLIER[1]) * u64::from(counter[2])];
-        counter =
-            [(q >> 32) as u32 ^ counter[1] ^ key[0], q as u32, (p >> 32) as u32 ^ counter[3] ^ key[1], p as u32];
+        let [p, q] =
+            [u64::from(MULTIPLIER[0]) * u64::from(counter[0]), u64::from(MULTIPLIER[1]) * u64::from(counter[2])];
+        counter = [(q >> 32) as u32 ^ counter[1] ^ key[0], q as u32, (p >> 32) as u32 ^ counter[3] ^ key[1], p as u32];
         key = [key[0].wrapping_add(KEY_STEP[0]), key[1].wrapping_add(KEY_STEP[1])];
     }
     counter
@@ -56,7 +56,7 @@ pub(crate) struct Draws {
 }
 
 impl Draws {
-    /// The stream that orders the samples of an epoch: position `i` draws as sample `i`. No list of augmentations reaches it.
+    /// The stream that orders the samples of an epoch. No list of augmentations reaches it.
     pub(crate) const ORDER: u16 = u16::MAX;
 
     /// Begins `stream` of `sample` in `epoch`.
@@ -136,7 +136,8 @@ mod tests {
     #[test]
     fn seed_epoch_sample_and_stream_each_change_the_draws() {
         let first = |seed, epoch, sample, stream| Draws::new(seed, epoch, sample, stream).next_u64();
-        let others = [first(2, 1, 1, 1), first(1, 2, 1, 1), first(1, 1, 2, 1), first(1, 1, 1, 2), first(1, 1, 1 << 40, 1)];
+        let others =
+            [first(2, 1, 1, 1), first(1, 2, 1, 1), first(1, 1, 2, 1), first(1, 1, 1, 2), first(1, 1, 1 << 40, 1)];
         for (index, other) in others.iter().enumerate() {
             assert_ne!(*other, first(1, 1, 1, 1), "argument {index}");
         }

@@ -27,6 +27,11 @@ impl Program {
         self.geometry.size()
     }
 
+    /// Says whether the program can be run on an image of `width` × `height`.
+    pub(crate) fn reads_within(&self, width: u32, height: u32) -> bool {
+        self.geometry.rows.taps[1] <= height && self.geometry.columns.taps[1] <= width
+    }
+
     /// The source box that the output shows: top, left, bottom and right, in pixels of the source image.
     ///
     /// Left is greater than right if the program mirrors the image; a box beyond the image shows fill there.
@@ -50,7 +55,7 @@ pub(crate) const ROWS: usize = 11;
 /// | --- | --- | --- |
 /// | 0 | `first_word` | where the image begins in the batch |
 /// | 1 | `width` | pixels per row |
-/// | 2–10 | `columns` | origin low, high, step low, high, taps first, end, window first, end, support (bits of an f32) |
+/// | 2–10 | `columns` | origin low, high; step low, high; taps first, end; window first, end; support as bits |
 /// | 11–19 | `rows` | the same |
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ImageRecord {

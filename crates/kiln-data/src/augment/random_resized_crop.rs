@@ -1,9 +1,10 @@
 //! Random resized crop: a random part of the image, stretched to the size that the model wants.
 //!
-//! Draws: per attempt an area fraction and a logarithm of the aspect ratio, both uniform; for the attempt taken, top and left.
+//! Draws: per attempt an area fraction and a logarithm of the aspect ratio, both uniform; then, for the attempt that
+//! fits, top and left.
 //! Source: Szegedy et al., arXiv 1409.4842, section 6; the algorithm is torchvision 0.29 `v2.RandomResizedCrop`: ten
-//! attempts, sides rounded to the nearest even pixel where two are as near, then the largest box of an allowed ratio in the centre.
-//! Differs from torchvision: the generator, and sums in f64 where it has f32; the law of the boxes is the same.
+//! attempts, halves rounded to even, then the largest box of an allowed ratio in the centre.
+//! Differs from torchvision: the generator, and f64 where it has f32; the law of the boxes is the same.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +19,8 @@ const NUM_ATTEMPTS: usize = 10;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RandomResizedCrop {
-    /// Share of the image's area, lowest and highest, above 0 and at most 1. Default 0.08–1, as in the paper. The mean is
-    /// lower than their mean because boxes that don't fit are drawn again.
+    /// Share of the image's area, lowest and highest, above 0 and at most 1. Default 0.08–1, as in the paper. Large
+    /// boxes are rarer than small ones, because one that doesn't fit is drawn again.
     pub scale: [f64; 2],
     /// Width over height of the box, lowest and highest. Default 3/4–4/3, as in the paper.
     pub ratio: [f64; 2],
@@ -63,7 +64,8 @@ impl RandomResizedCrop {
             let ratio = draws.uniform_in(log_ratio).exp();
             let box_width = (box_area * ratio).sqrt().round_ties_even();
             let box_height = (box_area / ratio).sqrt().round_ties_even();
-            if box_width >= 1.0 && box_height >= 1.0 && box_width <= f64::from(width) && box_height <= f64::from(height) {
+            if box_width >= 1.0 && box_height >= 1.0 && box_width <= f64::from(width) && box_height <= f64::from(height)
+            {
                 let (box_height, box_width) = (box_height as u32, box_width as u32);
                 let top = draws.below(u64::from(height - box_height) + 1) as u32;
                 let left = draws.below(u64::from(width - box_width) + 1) as u32;

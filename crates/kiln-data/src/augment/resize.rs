@@ -24,7 +24,7 @@ pub enum ResizeTo {
 pub struct Resize {
     /// Pixels; no default, since it depends on the size of the model's input.
     pub size: ResizeTo,
-    /// Pixels that the longer side may have at most; the shorter side follows. Default no limit. Only with a shorter side.
+    /// Pixels that the longer side may have at most; the shorter side follows. Default no limit. Needs a shorter side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_size: Option<u32>,
     /// Widen the filter when making smaller, so that every source pixel counts. Default true, as in torchvision.

@@ -13,16 +13,15 @@ use rayon::prelude::*;
 use crate::augment::program::{ImageRecord, RECORD_WORDS};
 use crate::augment::resample::Resampler;
 
-/// Counts kernel launches. Clones share the count.
+/// Counts launches; on the CPU a pass over the batch is one. Clones share the count.
 ///
-/// The promise that a batch costs one launch is tested with it; with `burn/fusion` a launch happens when the
+/// The promise that a batch costs one launch is tested with it. With `burn/fusion` a launch happens when the
 /// tensor is needed, so wait for the device before reading.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaunchCounter(Arc<AtomicU64>);
 
 impl LaunchCounter {
     /// Called by whoever launches.
-    #[cfg_attr(not(feature = "cube"), expect(dead_code, reason = "only devices launch kernels"))]
     pub(crate) fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -43,7 +42,7 @@ pub(crate) struct OutputFormat {
     pub(crate) scale: [f32; 3],
     /// Per channel, what is added then: `-mean / std`.
     pub(crate) bias: [f32; 3],
-    /// Who wants to know of launches.
+    /// Counts the launches made for this batch.
     pub(crate) launches: LaunchCounter,
 }
 
@@ -61,6 +60,7 @@ impl OutputFormat {
 /// # Shapes
 /// `pixels`: the batch's bytes; `records`: u32 `[B, RECORD_WORDS]`. Returns f32 `[B, 3, H, W]`.
 pub(crate) fn run_on_host(pixels: &[u8], records: &[u32], format: &OutputFormat) -> Vec<f32> {
+    format.launches.increment();
     let image_len = 3 * format.size[0] * format.size[1];
     let mut output = vec![0.0; records.len() / RECORD_WORDS * image_len];
     output.par_chunks_exact_mut(image_len).zip(records.par_chunks_exact(RECORD_WORDS)).for_each(|(output, words)| {
@@ -96,7 +96,7 @@ fn run_one(pixels: &[u8], record: &ImageRecord, format: &OutputFormat, output: &
 
 #[cfg(feature = "cube")]
 pub(crate) mod device {
-    //! The kernel, one thread per output pixel, and its launcher.
+    //! The kernel and its launcher.
 
     use burn::tensor::{DType, Shape};
     use burn_cubecl::kernel::into_contiguous;
@@ -105,11 +105,10 @@ pub(crate) mod device {
 
     use super::OutputFormat;
     use crate::augment::program::RECORD_WORDS;
-    use crate::augment::resample::device::{resample, shows_source};
+    use crate::augment::resample::device::{ROWS_PER_THREAD, resample};
 
-    pub(crate) static VARIANT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    /// Threads of a cube: 32 neighbouring pixels of a row read neighbouring bytes and write 128 bytes at a time, and
-    /// eight rows of them make the 256 threads that every device allows.
+    /// Threads of a cube: 32 neighbours in a row read neighbouring bytes and write 128 bytes at a time; eight rows of
+    /// them make the 256 threads that every device allows.
     pub(crate) const CUBE_DIM: CubeDim = CubeDim::new_2d(32, 8);
 
     /// Runs the programs of a batch: one launch.
@@ -125,26 +124,22 @@ pub(crate) mod device {
         let memory = client.empty(shape.num_elements() * size_of::<f32>());
         let count = CubeCount::Static(
             (width as u32).div_ceil(CUBE_DIM.x),
-            (height as u32).div_ceil(CUBE_DIM.y),
+            (height as u32).div_ceil(CUBE_DIM.y * ROWS_PER_THREAD as u32),
             shape[0] as u32,
         );
         let output = CubeTensor::new_contiguous(client.clone(), pixels.device.clone(), shape, memory, DType::F32);
-        let v = VARIANT.load(std::sync::atomic::Ordering::Relaxed);
-        let dim = match v / 10 { 0 => CubeDim::new_2d(32, 8), 1 => CubeDim::new_2d(8, 8), 2 => CubeDim::new_2d(64, 4), 3 => CubeDim::new_2d(16,16), 4 => CubeDim::new_2d(256,1), _ => CubeDim::new_2d(32,2) };
-        let count = if v >= 10 { CubeCount::Static((width as u32).div_ceil(dim.x), (height as u32).div_ceil(dim.y), records.meta.shape().num_elements() as u32 / RECORD_WORDS as u32) } else { count };
-        let a = (pixels.into_buffer_arg(),
+        augment_kernel::launch(
+            &client,
+            count,
+            CUBE_DIM,
+            pixels.into_buffer_arg(),
             records.into_buffer_arg(),
             output.clone().into_buffer_arg(),
             height as u32,
             width as u32,
             sequence(format.scale),
-            sequence(format.bias));
-        if v % 10 == 0 {
-            augment_kernel::launch(&client, count, dim, a.0, a.1, a.2, a.3, a.4, a.5, a.6, 0);
-        } else {
-            #[expect(unsafe_code, reason = "scratch")]
-            unsafe { augment_kernel::launch_unchecked(&client, count, dim, a.0, a.1, a.2, a.3, a.4, a.5, a.6, v % 10) };
-        }
+            sequence(format.bias),
+        );
         format.launches.increment();
         output
     }
@@ -155,8 +150,8 @@ pub(crate) mod device {
         sequence
     }
 
-    /// One thread an output pixel; an image of the batch per step of z.
-    #[cube(launch, launch_unchecked)]
+    /// A thread makes [`ROWS_PER_THREAD`] pixels, one below the other; z is the image in the batch.
+    #[cube(launch)]
     pub(crate) fn augment_kernel(
         pixels: &[u32],     // [words], four bytes each: RGB8 images one after the other
         records: &[u32],    // [B, RECORD_WORDS]
@@ -165,49 +160,28 @@ pub(crate) mod device {
         width: u32,
         scale: Sequence<f32>, // [3]
         bias: Sequence<f32>,  // [3]
-        #[comptime] variant: u32,
     ) {
         let column = ABSOLUTE_POS_X;
-        let row = ABSOLUTE_POS_Y;
+        let row = ABSOLUTE_POS_Y * comptime!(ROWS_PER_THREAD as u32);
         if column >= width || row >= height {
             terminate!();
         }
         let image = CUBE_POS_Z as usize;
-        let record = image * RECORD_WORDS;
 
-        // Geometry. Where the program shows no source, black.
-        let mut red = f32::new(0.0);
-        let mut green = f32::new(0.0);
-        let mut blue = f32::new(0.0);
-        if variant == 5 {
-            red = f32::cast_from(column);
-        } else if variant == 6 {
-            let a = crate::augment::resample::device::taps(records, record + 11, row);
-            let b = crate::augment::resample::device::taps(records, record + 2, column);
-            red = a.distance + f32::cast_from(a.first + a.end) + a.slope;
-            green = b.distance + f32::cast_from(b.first + b.end) + b.slope;
-        } else if variant == 7 {
-            #[unroll]
-            for i in 0..20usize {
-                red += f32::cast_from(records[record + i]);
-            }
-        } else if variant == 8 {
-            #[unroll]
-            for i in 0..20usize {
-                red += f32::cast_from(records[i]);
-            }
-        } else if shows_source(records, record, row, column) {
-            let rgb = resample(pixels, records, record, row, column, variant);
-            red = rgb.red;
-            green = rgb.green;
-            blue = rgb.blue;
-        }
+        // Geometry.
+        let rgb = resample(pixels, records, image * RECORD_WORDS, row, column);
 
         // To-tensor, normalise, layout.
         let plane = (height * width) as usize;
-        let position = image * 3 * plane + (row * width + column) as usize;
-        output[position] = red * *scale.index(0usize) + *bias.index(0usize);
-        output[position + plane] = green * *scale.index(1usize) + *bias.index(1usize);
-        output[position + 2 * plane] = blue * *scale.index(2usize) + *bias.index(2usize);
+        let pixel = image * 3 * plane + (row * width + column) as usize;
+        #[unroll]
+        for lane in 0..ROWS_PER_THREAD {
+            if row + (lane as u32) < height {
+                let pixel = pixel + lane * width as usize;
+                output[pixel] = rgb.red.extract(lane) * *scale.index(0usize) + *bias.index(0usize);
+                output[pixel + plane] = rgb.green.extract(lane) * *scale.index(1usize) + *bias.index(1usize);
+                output[pixel + 2 * plane] = rgb.blue.extract(lane) * *scale.index(2usize) + *bias.index(2usize);
+            }
+        }
     }
 }

@@ -78,7 +78,9 @@ pub(crate) fn pictures_below(class_folder: &Path) -> Result<Vec<Pictures>, DataE
         for entry in entries(&folder)? {
             match kind(&entry, &folder)? {
                 Kind::Folder => deeper.push(entry.path()),
-                Kind::LinkedFolder => tracing::warn!(link = ?entry.path(), "ignored a link to a folder inside a class folder"),
+                Kind::LinkedFolder => {
+                    tracing::warn!(link = ?entry.path(), "ignored a link to a folder inside a class folder")
+                }
                 Kind::File if is_picture(&entry.file_name()) => files.push(entry.file_name().into_boxed_os_str()),
                 Kind::File | Kind::Other => num_ignored += 1,
             }

@@ -142,7 +142,11 @@ impl ImageFolder {
         }
         let found = Self::scan(root, labelled.into_iter(), classes)?;
         if found.is_empty() {
-            return Err(layout_error(root, "its class folders hold no images".into(), "add images or remove the folder"));
+            return Err(layout_error(
+                root,
+                "its class folders hold no images".into(),
+                "add images or remove the folder",
+            ));
         }
         for (class, count) in found.classes.iter().zip(found.images_per_class()) {
             if count == 0 {
@@ -191,7 +195,12 @@ impl ImageFolder {
     }
 
     fn clone_without_files(&self) -> Self {
-        Self { root: self.root.clone(), classes: self.classes.clone(), folders: self.folders.clone(), files: Vec::new() }
+        Self {
+            root: self.root.clone(),
+            classes: self.classes.clone(),
+            folders: self.folders.clone(),
+            files: Vec::new(),
+        }
     }
 
     fn images_per_class(&self) -> Vec<usize> {

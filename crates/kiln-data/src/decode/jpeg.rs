@@ -150,7 +150,8 @@ mod tests {
     #[test]
     fn the_end_marker_of_a_thumbnail_does_not_count() {
         // SOI, APP1 of 6 bytes that holds an end marker, SOS of 2 bytes, two bytes of data with a stuffed zero.
-        let mut encoded = vec![0xFF, 0xD8, 0xFF, 0xE1, 0, 6, 0xFF, 0xD9, 0, 0, 0xFF, 0xDA, 0, 2, 7, 0xFF, 0, 0xFF, 0xD0, 9];
+        let mut encoded =
+            vec![0xFF, 0xD8, 0xFF, 0xE1, 0, 6, 0xFF, 0xD9, 0, 0, 0xFF, 0xDA, 0, 2, 7, 0xFF, 0, 0xFF, 0xD0, 9];
         assert_eq!(ending(&encoded), Ending::Missing { progressive: false });
         encoded.extend([0xFF, 0xFF, 0xD9, 1, 2, 3]);
         assert_eq!(ending(&encoded), Ending::Marked);

@@ -98,7 +98,10 @@ fn every_image_arrives_with_its_label_and_pixels() {
         for i in 0..batch.len() {
             let sample = batch.samples[i];
             assert_eq!(u64::from(batch.labels[i]), sample * 10);
-            assert_eq!((u64::from(batch.images[i].width), u64::from(batch.images[i].height)), (1 + sample % 4, 1 + sample % 3));
+            assert_eq!(
+                (u64::from(batch.images[i].width), u64::from(batch.images[i].height)),
+                (1 + sample % 4, 1 + sample % 3)
+            );
             assert!(batch.image(i).iter().all(|&byte| u64::from(byte) == sample));
         }
     }
@@ -147,10 +150,7 @@ fn a_batch_of_nothing_but_damaged_files_is_passed_over() {
 fn an_epoch_of_nothing_but_damaged_files_is_an_error() {
     let mut epoch = loader(Numbered::damaged(5, 0..5), in_order(2)).epoch(0);
     let error = epoch.next().expect("an answer").expect_err("nothing left");
-    assert_eq!(
-        error.to_string(),
-        "all 5 images of the epoch were skipped, the first: \"0.bmp\" (the file is empty)"
-    );
+    assert_eq!(error.to_string(), "all 5 images of the epoch were skipped, the first: \"0.bmp\" (the file is empty)");
     assert!(epoch.next().is_none());
 }
 
@@ -249,10 +249,17 @@ fn a_picture_larger_than_the_bound_still_passes() {
 
 #[test]
 fn every_unusable_option_is_reported() {
-    let config = LoaderConfig { batch_size: 0, limit_batches: Some(0), queue_bytes: 0, ..LoaderConfig::default() };
+    let config = LoaderConfig {
+        batch_size: 0,
+        limit_batches: Some(0),
+        queue_bytes: 0,
+        workers: 9999,
+        ..LoaderConfig::default()
+    };
     let error = Loader::new(Arc::new(Numbered::new(0)), config).err().expect("an error");
     assert_eq!(
         error.to_string(),
-        "unusable loader options: batch_size is 0; limit_batches is 0; queue_bytes is 0; the data set has no images"
+        "unusable loader options: batch_size is 0; limit_batches is 0; queue_bytes is 0; workers is 9999; \
+         at most 1024 make sense; the data set has no images"
     );
 }

@@ -1,7 +1,7 @@
 use super::*;
+use crate::RgbImage;
 use crate::dataset::{Dataset, scenes};
 use crate::loader::{Loader, LoaderConfig};
-use crate::RgbImage;
 
 fn scenes_loader(folder: &tempfile::TempDir, config: LoaderConfig) -> Loader {
     let options = scenes::ScenesConfig { train_images: 30, val_images: 10, size: 32, seed: 1 };
@@ -20,7 +20,7 @@ fn words_on_a_device_are_the_bytes_of_the_host() {
     host.push(&RgbImage { width: 1, height: 2, pixels: vec![128, 129, 130, 131, 132, 133] }, 4, 9);
     for (name, device) in kiln_device::parity_devices() {
         let batch = batch_to_device(host.clone(), &Augment::eval(8), 0, &device);
-        let words = batch.pixels.into_data().to_vec::<u32>().expect("u32");
+        let words = batch.pixels.into_data().try_to_vec::<u32>().expect("u32");
         let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
         assert_eq!(bytes, host.pixels, "{name}");
         assert_eq!((batch.labels, batch.samples, batch.programs.len()), (vec![3, 4], vec![8, 9], 2), "{name}");
@@ -55,7 +55,7 @@ fn an_image_is_the_same_in_any_batch() {
         for batch in scenes_loader(&folder, config).epoch(1).upload(&kiln_device::cpu(), &Augment::train(8), 7) {
             let batch = batch.expect("a batch");
             for (i, sample) in batch.samples.iter().enumerate() {
-                let pixels = batch.images.clone().slice([i..i + 1]).into_data().to_vec::<f32>().expect("f32");
+                let pixels = batch.images.clone().narrow(0, i, 1).into_data().try_to_vec::<f32>().expect("f32");
                 images.insert(*sample, pixels);
             }
         }

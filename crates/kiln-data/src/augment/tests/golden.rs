@@ -1,7 +1,7 @@
 //! Our transforms against torchvision's, on everything of ours that the golden folder's manifest lists.
 //!
-//! The folder is `KILN_GOLDEN_DIR`, or the small subset in `tests/golden` of this crate (made by `tools/golden/subset_transforms.py`).
-//! Inputs, parameters and tolerances come from the manifest.
+//! The folder is `KILN_GOLDEN_DIR`, or the small subset in `tests/golden` of this crate, made by
+//! `tools/golden/subset_transforms.py`. Inputs, parameters and tolerances come from the manifest.
 
 use std::path::PathBuf;
 
@@ -154,7 +154,8 @@ fn transforms_match_torchvision() {
             }
         }
     }
-    let is_listed = |name: &&String| NOT_YET.iter().any(|listed| *listed == **name || name.starts_with(&format!("{listed} ")));
+    let is_listed =
+        |name: &&String| NOT_YET.iter().any(|listed| *listed == **name || name.starts_with(&format!("{listed} ")));
     let unknown: Vec<_> = skipped.iter().filter(|name| !is_listed(name)).collect();
     assert!(unknown.is_empty(), "operations that are neither ours nor in the list: {unknown:?}");
     assert!(num_run >= 10, "{num_run} cases run, {} skipped in {}", skipped.len(), golden.describe());

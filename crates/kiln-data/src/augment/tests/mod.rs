@@ -5,7 +5,6 @@ mod golden;
 #[cfg(feature = "cuda")]
 mod nvrtc;
 mod parity;
-mod scratch;
 
 use burn::tensor::Device;
 
@@ -78,8 +77,13 @@ fn a_list_reads_the_same_from_a_recipe() {
 #[test]
 fn unknown_steps_and_options_are_errors() {
     let error = |json: &str| serde_json::from_str::<Augmentation>(json).expect_err(json).to_string();
-    assert!(error(r#"{"op": "rotate_hue"}"#).contains("unknown variant `rotate_hue`, expected one of `random_resized_crop`"));
-    assert!(error(r#"{"op": "random_horizontal_flip", "p": 0.5}"#).contains("unknown field `p`, expected `probability`"));
+    assert!(
+        error(r#"{"op": "rotate_hue"}"#)
+            .contains("unknown variant `rotate_hue`, expected one of `random_resized_crop`")
+    );
+    assert!(
+        error(r#"{"op": "random_horizontal_flip", "p": 0.5}"#).contains("unknown field `p`, expected `probability`")
+    );
     assert!(error(r#"{"op": "resize"}"#).contains("missing field `size`"));
 }
 
@@ -121,6 +125,13 @@ fn an_image_of_another_size_is_stretched_to_the_output() {
     let options = Augment { steps: vec![], ..Augment::train(8) };
     let program = options.draw(0, 0, 0, 20, 10);
     assert_eq!((program.size(), program.source_box()), ([8, 8], [0.0, 0.0, 10.0, 20.0]));
+}
+
+#[test]
+fn a_step_keeps_its_filter() {
+    let crop = RandomResizedCrop { antialias: false, ..Default::default() };
+    let options = Augment { steps: vec![Augmentation::RandomResizedCrop(crop)], ..Augment::train(8) };
+    assert_eq!(options.draw(0, 0, 0, 200, 100).geometry.filter, Filter::Bilinear);
 }
 
 #[test]

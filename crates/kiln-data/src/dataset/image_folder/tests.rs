@@ -59,7 +59,8 @@ fn a_train_folder_alone_is_split() {
 
 #[test]
 fn classes_are_sorted_as_bytes_and_folders_inside_them_are_searched() {
-    let splits = opened(&["train/2/x.jpg", "train/10/z/deep/y.JPG", "train/10/b.Jpeg", "train/Z/q.webp", "val/2/v.gif"]);
+    let splits =
+        opened(&["train/2/x.jpg", "train/10/z/deep/y.JPG", "train/10/b.Jpeg", "train/Z/q.webp", "val/2/v.gif"]);
     assert_eq!(splits.train.classes(), ["10", "2", "Z"]);
     assert_eq!(names(&*splits.train), ["0 10/b.Jpeg", "0 10/z/deep/y.JPG", "1 2/x.jpg", "2 Z/q.webp"]);
 }

@@ -5,6 +5,8 @@
 //! outline is the band around distance zero. Distances of polygons are exact; of ellipses, Quilez'
 //! first-order approximation, which is exact where it counts, at the edge.
 
+use std::f32::consts::TAU;
+
 use super::things;
 
 /// A point in the thing's own frame (x right, y down, -1 to 1) or in pixels.
@@ -80,13 +82,12 @@ pub(super) fn scene(class: usize, size: u32, seed: u64, split: u64, index: u64) 
     let mut rng = Rng::new(&[seed, split, index]);
     let mut canvas = Canvas::background(size, &mut rng);
     clutter(&mut canvas, &mut rng);
-    let around = canvas.mean_luma();
-    let palette = Palette::draw(around, &mut rng);
+    let colors = palette(canvas.mean_luma(), &mut rng);
     let parts = things::parts(class, &mut rng);
-    let frame = Frame::around(&parts, size as f32, &mut rng);
+    let frame = Frame::draw(size as f32, &mut rng);
     let outline = rng.range(0.03, 0.05) * frame.scale;
     for part in &parts {
-        canvas.paint(&part.shape, &frame, palette.color(part.paint), outline, palette.ink);
+        canvas.paint(&part.shape, &frame, colors[part.paint as usize], outline, colors[Paint::Ink as usize]);
     }
     canvas.light(&mut rng);
     canvas.bytes(&mut rng)
@@ -98,7 +99,7 @@ fn clutter(canvas: &mut Canvas, rng: &mut Rng) {
     for _ in 0..rng.below(5) {
         let reach = size * rng.range(0.02, 0.07);
         let center = [rng.range(0.0, size), rng.range(0.0, size)];
-        let frame = Frame { center, scale: reach, angle: rng.range(0.0, 6.28), stretch: [1.0, rng.range(0.5, 1.0)] };
+        let frame = Frame { center, scale: reach, angle: rng.turn(), stretch: [1.0, rng.range(0.5, 1.0)] };
         let shape = match rng.below(4) {
             0 => Shape::Ellipse { center: [0.0; 2], radii: [1.0; 2], angle: 0.0 },
             1 => Shape::Polygon(vec![[-1.0, 0.8], [1.0, 0.6], [0.1, -1.0]]),
@@ -121,73 +122,42 @@ struct Frame {
 }
 
 impl Frame {
-    /// A random place for a thing: it spans 70–95 % of the side and is seen as a whole, or nearly.
-    fn around(parts: &[Part], size: f32, rng: &mut Rng) -> Self {
-        let reach = |axis: usize, sign: f32| {
-            let extent = |part: &Part| {
-                let (center, radius) = part.shape.bounds();
-                sign * center[axis] + radius
-            };
-            parts.iter().map(extent).fold(0.0, f32::max).min(1.0)
-        };
+    /// A random place for a thing: it spans 70–95 % of the side, and up to a tenth of its half may leave the picture.
+    fn draw(size: f32, rng: &mut Rng) -> Self {
         let scale = size * rng.range(0.7, 0.95) / 2.0;
-        let angle = rng.range(-0.15, 0.15);
         let mirror = if rng.below(2) == 0 { -1.0 } else { 1.0 };
-        let stretch = [mirror * rng.range(0.88, 1.12), rng.range(0.88, 1.12)];
-        // Up to a tenth of the thing may leave the picture.
-        let margin = |reach: f32| (0.9 * reach * scale).min(size / 2.0);
-        let half_width = margin(reach(0, 1.0).max(reach(0, -1.0)));
-        let center = [
-            rng.range(half_width, size - half_width),
-            rng.range(margin(reach(1, -1.0)), size - margin(reach(1, 1.0))),
-        ];
-        Self { center, scale, angle, stretch }
+        let margin = 0.9 * scale;
+        Self {
+            center: [rng.range(margin, size - margin), rng.range(margin, size - margin)],
+            scale,
+            angle: rng.range(-0.15, 0.15),
+            stretch: [mirror * rng.range(0.88, 1.12), rng.range(0.88, 1.12)],
+        }
     }
 
-    fn to_pixels(&self, p: Point) -> Point {
+    fn pixel_at(&self, p: Point) -> Point {
         let stretched = [p[0] * self.stretch[0] * self.scale, p[1] * self.stretch[1] * self.scale];
         plus(self.center, turned(stretched, self.angle))
     }
 
-    fn from_pixels(&self, p: Point) -> Point {
+    fn point_at(&self, p: Point) -> Point {
         let upright = turned(minus(p, self.center), -self.angle);
         [upright[0] / self.stretch[0] / self.scale, upright[1] / self.stretch[1] / self.scale]
     }
 }
 
-struct Palette {
-    body: Color,
-    accent: Color,
-    trim: Color,
-    ink: Color,
-    light: Color,
-}
-
-impl Palette {
-    /// Colours of any hue; the body stands out from the background by its brightness, either way.
-    fn draw(around: f32, rng: &mut Rng) -> Self {
-        const TRIES: usize = 50;
-        let mut body = rng.color(0.3, 0.95);
-        for _ in 0..TRIES {
-            if (luma(body) - around).abs() > 0.2 {
-                break;
-            }
-            body = rng.color(0.3, 0.95);
+/// Colours of any hue, indexed by [`Paint`]; the body stands out from the background by its brightness, either way.
+fn palette(around: f32, rng: &mut Rng) -> [Color; 5] {
+    const TRIES: usize = 50;
+    let mut body = rng.color(0.3, 0.95);
+    for _ in 0..TRIES {
+        if (luma(body) - around).abs() > 0.2 {
+            break;
         }
-        let grey = rng.range(0.0, 0.12);
-        let white = rng.range(0.88, 1.0);
-        Self { body, accent: rng.color(0.3, 0.95), trim: rng.color(0.3, 0.95), ink: [grey; 3], light: [white; 3] }
+        body = rng.color(0.3, 0.95);
     }
-
-    fn color(&self, paint: Paint) -> Color {
-        match paint {
-            Paint::Body => self.body,
-            Paint::Accent => self.accent,
-            Paint::Trim => self.trim,
-            Paint::Ink => self.ink,
-            Paint::Light => self.light,
-        }
-    }
+    let (ink, light) = (rng.range(0.0, 0.12), rng.range(0.88, 1.0));
+    [body, rng.color(0.3, 0.95), rng.color(0.3, 0.95), [ink; 3], [light; 3]]
 }
 
 /// A square picture of floats.
@@ -201,11 +171,11 @@ impl Canvas {
     fn background(size: u32, rng: &mut Rng) -> Self {
         let size = size as usize;
         let (from, to, ground) = (rng.color(0.2, 0.9), rng.color(0.2, 0.9), rng.color(0.2, 0.8));
-        let direction = turned([1.0, 0.0], rng.range(0.0, 6.28));
+        let direction = turned([1.0, 0.0], rng.turn());
         let horizon = if rng.below(2) == 0 { rng.range(0.35, 0.9) } else { 2.0 };
-        let (wave, frequency, phase) = (rng.range(0.0, 0.06), rng.range(2.0, 9.0), rng.range(0.0, 6.28));
+        let (wave, frequency, phase) = (rng.range(0.0, 0.06), rng.range(2.0, 9.0), rng.turn());
         let stripes = if rng.below(3) == 0 { rng.range(0.03, 0.09) } else { 0.0 };
-        let (stripe_axis, stripe_frequency) = (turned([1.0, 0.0], rng.range(0.0, 6.28)), rng.range(12.0, 40.0));
+        let (stripe_axis, stripe_frequency) = (turned([1.0, 0.0], rng.turn()), rng.range(12.0, 40.0));
         let pixels = (0..size * size).map(|i| {
             let p = [(i % size) as f32 / size as f32, (i / size) as f32 / size as f32];
             let along = 0.5 + 0.7 * dot(minus(p, [0.5; 2]), direction);
@@ -225,7 +195,7 @@ impl Canvas {
     /// Fills a shape and draws its outline, `outline` pixels wide.
     fn paint(&mut self, shape: &Shape, frame: &Frame, fill: Color, outline: f32, ink: Color) {
         let (center, radius) = shape.bounds();
-        let center = frame.to_pixels(center);
+        let center = frame.pixel_at(center);
         let reach = radius * frame.scale * 1.15 + outline + 2.0;
         let span = |axis: usize| {
             let last = self.size as f32;
@@ -234,7 +204,7 @@ impl Canvas {
         let (columns, rows) = (span(0), span(1));
         for y in rows {
             for x in columns.clone() {
-                let p = frame.from_pixels([x as f32 + 0.5, y as f32 + 0.5]);
+                let p = frame.point_at([x as f32 + 0.5, y as f32 + 0.5]);
                 let distance = shape.distance(p) * frame.scale;
                 let pixel = &mut self.pixels[y * self.size + x];
                 *pixel = mix(*pixel, fill, (0.5 - distance).clamp(0.0, 1.0));
@@ -248,7 +218,7 @@ impl Canvas {
     fn light(&mut self, rng: &mut Rng) {
         let exposure = rng.range(0.75, 1.15);
         let tint = [rng.range(0.88, 1.12), rng.range(0.94, 1.06), rng.range(0.88, 1.12)];
-        let (direction, slope) = (turned([1.0, 0.0], rng.range(0.0, 6.28)), rng.range(0.0, 0.5));
+        let (direction, slope) = (turned([1.0, 0.0], rng.turn()), rng.range(0.0, 0.5));
         let size = self.size;
         for (i, pixel) in self.pixels.iter_mut().enumerate() {
             let p = [(i % size) as f32 / size as f32 - 0.5, (i / size) as f32 / size as f32 - 0.5];
@@ -294,6 +264,11 @@ impl Rng {
 
     pub(super) fn range(&mut self, low: f32, high: f32) -> f32 {
         low + (high - low) * self.uniform()
+    }
+
+    /// An angle in radians, any.
+    fn turn(&mut self) -> f32 {
+        self.range(0.0, TAU)
     }
 
     /// A number below `bound`.

@@ -18,19 +18,20 @@ fn a_file(cache: &tempfile::TempDir) -> PathBuf {
     cache.path().join(small().folder_name()).join("val/bicycle/00000.jpg")
 }
 
-/// Share of validation pictures whose nearest training picture has their class: 32x32 pixels, squared distance.
+/// 32x32 pixels, squared distance. Half the default number of pictures, to take seconds in a build without
+/// optimisation; with all of them 24 % are right.
 #[test]
 fn the_nearest_neighbour_in_pixels_is_of_the_right_class_less_than_half_of_the_time() {
     const SIZE: u32 = 64;
     let pictures = |split, num_images: usize| -> Vec<Vec<i32>> {
-        let draw = |index: usize| halved(&drawing::scene(index % CLASSES.len(), SIZE, 0, split, index as u64), SIZE as usize);
+        let draw =
+            |index: usize| halved(&drawing::scene(index % CLASSES.len(), SIZE, 0, split, index as u64), SIZE as usize);
         (0..num_images).into_par_iter().map(draw).collect()
     };
-    let (train, val) = (pictures(0, 1000), pictures(1, 250));
+    let (train, val) = (pictures(0, 500), pictures(1, 125));
     let is_right = |(index, picture): (usize, &Vec<i32>)| {
-        let distance = |other: &Vec<i32>| -> i64 {
-            picture.iter().zip(other).map(|(a, b)| i64::from((a - b) * (a - b))).sum()
-        };
+        let distance =
+            |other: &Vec<i32>| -> i64 { picture.iter().zip(other).map(|(a, b)| i64::from((a - b) * (a - b))).sum() };
         let nearest = (0..train.len()).min_by_key(|&other| distance(&train[other])).expect("training pictures");
         nearest % CLASSES.len() == index % CLASSES.len()
     };
