@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Every variant starts from bytes that are on the device and ends with a normalised f32 batch, the device waited for.
-//! `kiln` runs `kiln_data::augment`: on `cpu` that is the scalar twin, elsewhere the kernel. `stock` does the same with one
-//! tensor operation after the other, an image at a time because the images are cut differently. It is given 32-bit integers
-//! for pixels, since WGSL can't cast from u8 (four times the bytes to read), and doesn't antialias, which burn can't (fewer).
+//! `kiln` is `kiln_data::augment`: the scalar twin on `cpu`, the kernel elsewhere. `stock` is one tensor operation after
+//! the other, an image at a time because each is cut differently. Its pixels are 32-bit integers, since WGSL can't
+//! cast from u8: four times the bytes to read. It doesn't antialias, since burn can't: fewer pixels to read.
 //! Batches alternate between four with different draws, so that nothing is run twice in a row.
 
 use std::hint::black_box;
@@ -17,8 +17,10 @@ use std::time::Duration;
 use burn::tensor::module::interpolate;
 use burn::tensor::ops::{InterpolateMode, InterpolateOptions};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use kiln_data::{Augment, Augmentation, DeviceBatch, HostBatch, RandomHorizontalFlip, RgbImage, augment, batch_to_device};
+use criterion::{BenchmarkId, Criterion, Throughput};
+use kiln_data::{
+    Augment, Augmentation, DeviceBatch, HostBatch, RandomHorizontalFlip, RgbImage, augment, batch_to_device,
+};
 
 const BATCH_SIZE: usize = 32;
 const NUM_BATCHES: u32 = 4;
@@ -117,5 +119,8 @@ impl StockBatch {
     }
 }
 
-criterion_group!(benches, benchmark);
-criterion_main!(benches);
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    benchmark(&mut criterion);
+    criterion.final_summary();
+}

@@ -112,10 +112,8 @@ mod tests {
             fs::write(folder.path().join(name), "x").expect("a file");
         }
         sweep(folder.path()).expect("swept");
-        let mut left: Vec<_> = fs::read_dir(folder.path())
-            .expect("a folder")
-            .map(|entry| entry.expect("an entry").file_name())
-            .collect();
+        let mut left: Vec<_> =
+            fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("an entry").file_name()).collect();
         left.sort();
         assert_eq!(left, [".hidden", "b.tmp"]);
     }

@@ -16,11 +16,7 @@ use burn::tensor::{Int, Tensor};
 ///
 /// # Panics
 /// If `logits` and `targets` differ in `B`.
-pub fn cross_entropy(
-    logits: Tensor<2>,
-    targets: Tensor<1, Int>,
-    label_smoothing: f64,
-) -> Tensor<1> {
+pub fn cross_entropy(logits: Tensor<2>, targets: Tensor<1, Int>, label_smoothing: f64) -> Tensor<1> {
     let [batch, classes] = logits.dims();
     assert_eq!(batch, targets.dims()[0], "logits and targets of one batch");
     // Comparing instead of gathering keeps the backward pass element by element: no scatter.
@@ -35,11 +31,7 @@ pub fn cross_entropy(
 ///
 /// # Panics
 /// If the shapes differ.
-pub fn cross_entropy_soft(
-    logits: Tensor<2>,
-    targets: Tensor<2>,
-    label_smoothing: f64,
-) -> Tensor<1> {
+pub fn cross_entropy_soft(logits: Tensor<2>, targets: Tensor<2>, label_smoothing: f64) -> Tensor<1> {
     assert_eq!(logits.dims(), targets.dims(), "logits and soft targets of one batch");
     let [batch, classes] = logits.dims();
     let targets = match label_smoothing {

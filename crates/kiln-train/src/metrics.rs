@@ -116,9 +116,8 @@ impl Meter {
         }
         let pending = std::mem::take(&mut self.pending);
         let numbers = pending.iter().map(|step| step.numbers.clone()).collect();
-        let numbers: Vec<f32> = Tensor::cat(numbers, 0)
-            .try_into_vec_as()
-            .map_err(|error| MeterError::Device(error.to_string()))?;
+        let numbers: Vec<f32> =
+            Tensor::cat(numbers, 0).try_into_vec_as().map_err(|error| MeterError::Device(error.to_string()))?;
         for (step, numbers) in pending.iter().zip(numbers.chunks_exact(3)) {
             self.add(step, numbers)?;
         }

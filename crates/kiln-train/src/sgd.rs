@@ -98,9 +98,7 @@ impl Sgd {
         }
         let buffer = match buffer {
             None => grad.clone(),
-            Some(buffer) => {
-                buffer.mul_scalar(self.momentum) + scaled(grad.clone(), 1.0 - self.dampening)
-            }
+            Some(buffer) => buffer.mul_scalar(self.momentum) + scaled(grad.clone(), 1.0 - self.dampening),
         };
         let direction = match self.nesterov {
             true => grad + buffer.clone().mul_scalar(self.momentum),
@@ -143,18 +141,16 @@ impl Sgd {
         let (decay, momentum) = (self.weight_decay as f32, self.momentum as f32);
         let kept = (1.0 - self.dampening) as f32;
         let nesterov = self.nesterov;
-        tensor
-            .par_chunks_mut(CHUNK)
-            .zip(grad.par_chunks(CHUNK))
-            .zip(buffer.par_chunks_mut(CHUNK))
-            .for_each(|((tensor, grad), buffer)| {
+        tensor.par_chunks_mut(CHUNK).zip(grad.par_chunks(CHUNK)).zip(buffer.par_chunks_mut(CHUNK)).for_each(
+            |((tensor, grad), buffer)| {
                 for ((p, &grad), v) in tensor.iter_mut().zip(grad).zip(buffer) {
                     let g = grad + *p * decay;
                     *v = *v * momentum + g * kept;
                     let direction = if nesterov { g + *v * momentum } else { *v };
                     *p -= direction * lr;
                 }
-            });
+            },
+        );
     }
 
     /// Turns the gradient in `buffer` into the momentum buffer of the first step, and takes that step.

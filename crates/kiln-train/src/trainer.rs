@@ -169,15 +169,11 @@ impl Trainer {
         let model = run.model.valid();
         let mut batches = self.batches(&self.val, &self.val_augment, 0);
         let mut meter = self.meter();
-        let mut step = 0;
-        while let Some(batch) = batches.next() {
+        for (step, batch) in (1..).zip(batches.by_ref()) {
             let batch = batch?;
-            step += 1;
-
             let logits = model.forward(batch.images);
             let loss = cross_entropy(logits.clone(), batch.targets.clone(), 0.0);
             meter.push(StepId { step, lr }, loss, logits, batch.targets);
-
             if meter.is_due() {
                 meter.read().map_err(|error| self.meter_error(error, VALIDATION, run))?;
             }

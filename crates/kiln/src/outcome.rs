@@ -31,7 +31,9 @@ impl fmt::Display for Outcome<'_> {
                 stopped.epoch, stopped.steps_lost
             ),
             Some(stopped) => writeln!(f, "stopped before epoch {}; --resume goes on from there", stopped.epoch),
-            None if summary.last.is_none() => writeln!(f, "nothing to do: all {} epochs are done", summary.num_epochs_done),
+            None if summary.last.is_none() => {
+                writeln!(f, "nothing to do: all {} epochs are done", summary.num_epochs_done)
+            }
             None => Ok(()),
         }
     }

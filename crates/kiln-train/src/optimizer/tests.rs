@@ -56,8 +56,8 @@ fn three_steps_of_training_equal_those_of_pytorch() {
     // "f64 rel 1e-8; f32: grads rel-l2 2e-4 per parameter, SGD params rel-l2 1e-4; ..."
     let text = entry["tolerance"].as_str().expect("a tolerance");
     let (_, sgd) = text.split_once("SGD params").expect("a tolerance for SGD");
-    let tolerance: f64 = sgd.split_once("rel-l2").and_then(|(_, rest)| rest.split(';').next()?.trim().parse().ok())
-        .expect("a number");
+    let tolerance: f64 =
+        sgd.split_once("rel-l2").and_then(|(_, rest)| rest.split(';').next()?.trim().parse().ok()).expect("a number");
     let (salt, tag) = golden.formula();
     let bytes = golden.bytes(NARROW);
     let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
@@ -91,8 +91,7 @@ fn three_steps_of_training_equal_those_of_pytorch() {
 /// Compares 16 strided values of each parameter and its norm.
 fn compare(run: &str, rows: &[&str], model: &ResNet, file: &SafeTensors<'_>, tolerance: f64) {
     let state: State = model.state().into_iter().collect();
-    let (slices, stats) =
-        (tensor_f64(file, &format!("{run}/slice")), tensor_f64(file, &format!("{run}/stats")));
+    let (slices, stats) = (tensor_f64(file, &format!("{run}/slice")), tensor_f64(file, &format!("{run}/stats")));
     for (row, name) in rows.iter().enumerate() {
         let ours: Vec<f64> = state[*name].iter::<f32>().map(f64::from).collect();
         let norm = ours.iter().map(|v| v * v).sum::<f64>().sqrt();
@@ -143,9 +142,8 @@ fn weights_decay_and_norms_and_biases_do_not() {
 #[test]
 fn saved_state_continues_with_the_same_bits() {
     let device = kiln_device::cpu().autodiff();
-    let optimizer_of = |model: &ResNet| {
-        ModelOptimizer::new(&OptimizerConfig::default(), model.parameter_names(), Residence::Host)
-    };
+    let optimizer_of =
+        |model: &ResNet| ModelOptimizer::new(&OptimizerConfig::default(), model.parameter_names(), Residence::Host);
     let model = tiny_model(&device);
     let mut first = optimizer_of(&model);
     let grads = gradients(&model, &device);

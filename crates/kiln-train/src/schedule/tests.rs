@@ -18,9 +18,8 @@ impl Table {
         let entry = golden.entry(&format!("lr/{name}.csv"))?;
         let (relative, absolute) = tolerances(entry["tolerance"].as_str().expect("a tolerance"));
         let rows = golden.text(&format!("lr/{name}.csv"));
-        let rows = rows.lines().skip(1).map(|line| {
-            line.split(',').map(|cell| cell.parse().expect("a number")).collect()
-        });
+        let rows =
+            rows.lines().skip(1).map(|line| line.split(',').map(|cell| cell.parse().expect("a number")).collect());
         Some(Self { name, params: entry["params"].clone(), relative, absolute, rows: rows.collect() })
     }
 
@@ -49,23 +48,15 @@ impl Table {
 fn schedule(table: &Table) -> Schedule {
     let base_lr = table.params["base_lr"].as_f64().unwrap_or_else(|| table.or("max_lr", 0.0));
     let (warmup, curve) = match table.name {
-        "cosine" => (
-            Warmup::default(),
-            Curve::Cosine { steps: table.count("T_max"), final_lr: table.number("eta_min") },
-        ),
-        "step" => (
-            Warmup::default(),
-            Curve::Step { every: table.count("step_size"), gamma: table.number("gamma") },
-        ),
+        "cosine" => {
+            (Warmup::default(), Curve::Cosine { steps: table.count("T_max"), final_lr: table.number("eta_min") })
+        }
+        "step" => (Warmup::default(), Curve::Step { every: table.count("step_size"), gamma: table.number("gamma") }),
         "multistep" => (Warmup::default(), multistep(table)),
         "exponential" => (Warmup::default(), Curve::Exponential { gamma: table.number("gamma") }),
         "polynomial" => (
             Warmup::default(),
-            Curve::Polynomial {
-                steps: table.count("total_iters"),
-                power: table.number("power"),
-                final_lr: 0.0,
-            },
+            Curve::Polynomial { steps: table.count("total_iters"), power: table.number("power"), final_lr: 0.0 },
         ),
         "warm_restarts" => (
             Warmup::default(),
@@ -80,17 +71,15 @@ fn schedule(table: &Table) -> Schedule {
         "onecycle_cos" | "onecycle_linear" | "onecycle_three_phase" => (Warmup::default(), one_cycle(table)),
         "tv_cosine_linear_warmup" => (torch_warmup(table, base_lr), torch_cosine(table)),
         "tv_cosine_constant_warmup" => (torch_warmup(table, base_lr), torch_cosine(table)),
-        "tv_step_linear_warmup" => (
-            torch_warmup(table, base_lr),
-            Curve::Step { every: table.count("step"), gamma: table.number("gamma") },
-        ),
+        "tv_step_linear_warmup" => {
+            (torch_warmup(table, base_lr), Curve::Step { every: table.count("step"), gamma: table.number("gamma") })
+        }
         "timm_cosine_warmup" | "timm_cosine_warmup_prefix" | "timm_cosine_cycles" => {
             (timm_warmup(table), timm_cosine(table))
         }
-        "timm_step" => (
-            timm_warmup(table),
-            Curve::Step { every: table.count("decay_t"), gamma: table.number("decay_rate") },
-        ),
+        "timm_step" => {
+            (timm_warmup(table), Curve::Step { every: table.count("decay_t"), gamma: table.number("decay_rate") })
+        }
         "timm_poly" => (
             timm_warmup(table),
             Curve::Polynomial {
@@ -137,14 +126,12 @@ fn torch_warmup(table: &Table, base_lr: f64) -> Warmup {
 }
 
 fn torch_cosine(table: &Table) -> Curve {
-    Curve::Cosine {
-        steps: table.count("epochs") - table.count("warmup"),
-        final_lr: table.number("eta_min"),
-    }
+    Curve::Cosine { steps: table.count("epochs") - table.count("warmup"), final_lr: table.number("eta_min") }
 }
 
 fn timm_warmup(table: &Table) -> Warmup {
-    let prefix = table.params["warmup_prefix"].as_bool().unwrap_or(false);
+    // Of timm's schedulers only the one with steps has the prefix on unless told otherwise.
+    let prefix = table.params["warmup_prefix"].as_bool().unwrap_or(table.name == "timm_step");
     Warmup {
         steps: table.or("warmup_t", 0.0) as u64,
         start_lr: table.or("warmup_lr_init", 0.0),

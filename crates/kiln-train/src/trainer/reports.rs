@@ -70,13 +70,7 @@ impl Trainer {
         }
     }
 
-    pub(super) fn metrics(
-        &self,
-        run: &Run,
-        trained: &Trained,
-        validated: &Validated,
-        skipped: usize,
-    ) -> EpochMetrics {
+    pub(super) fn metrics(&self, run: &Run, trained: &Trained, validated: &Validated, skipped: usize) -> EpochMetrics {
         EpochMetrics {
             epoch: run.num_epochs_done,
             step: run.num_steps_done,
@@ -103,12 +97,7 @@ impl Trainer {
             best: run.best,
             ..RunState::new(&self.recipe, run.model.config(), &self.classes)
         };
-        Checkpoint {
-            state,
-            model: run.model.state(),
-            optimizer: run.optimizer.state(),
-            metrics: run.metrics.clone(),
-        }
+        Checkpoint { state, model: run.model.state(), optimizer: run.optimizer.state(), metrics: run.metrics.clone() }
     }
 
     pub(super) fn meter_error(&self, error: MeterError, split: &'static str, run: &Run) -> TrainError {

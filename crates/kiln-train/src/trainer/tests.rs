@@ -24,7 +24,7 @@ impl Stripes {
         let files = (first..first + num_images).map(|index| {
             let picture = RgbImage::from_fn(24, 20, |x, y| {
                 let along = if index % 2 == 0 { y } else { x };
-                let bright = (along / 3 + index as u32 / 2) % 2 == 0;
+                let bright = (along / 3 + index as u32 / 2).is_multiple_of(2);
                 let noise = (x * 31 + y * 17 + index as u32 * 57) % 40;
                 Rgb([if bright { 180 } else { 40 } + noise as u8, 90, 20 + 5 * (index % 7) as u8])
             });
@@ -249,7 +249,9 @@ fn a_killed_run_resumes_to_the_same_bits_and_leaves_no_litter() {
     let resumed = resume(&recipe, killed.path(), &mut ()).expect("a resumed run");
     assert_eq!(bits(&resumed.model), bits(&uninterrupted.model));
     assert_eq!(record(killed.path()), record(whole.path()));
-    let names = |folder: &Path| files(folder).into_keys().map(|path| path.strip_prefix(folder).expect("below").to_owned()).collect::<Vec<_>>();
+    let names = |folder: &Path| {
+        files(folder).into_keys().map(|path| path.strip_prefix(folder).expect("below").to_owned()).collect::<Vec<_>>()
+    };
     assert_eq!(names(killed.path()), names(whole.path()));
 }
 

@@ -1,0 +1,108 @@
+//! What the loop uses, made of a recipe: loaders, network, schedule, augmentations.
+
+use super::{AugmentConfig, DataConfig, ModelConfig, ScheduleConfig, ScheduleKind};
+use crate::schedule::{AfterWarmup, Curve, Schedule, Warmup};
+use kiln_data::{Augment, Augmentation, LoaderConfig};
+use kiln_model::ResNetConfig;
+
+impl DataConfig {
+    /// How training images are loaded.
+    pub fn train_loader(&self, seed: u64) -> LoaderConfig {
+        LoaderConfig {
+            batch_size: self.batch_size,
+            workers: self.workers,
+            shuffle: true,
+            seed,
+            drop_last: self.drop_last,
+            limit_batches: (self.limit_batches > 0).then_some(self.limit_batches),
+            queue_bytes: self.queue_mib << 20,
+            on_error: self.on_error,
+            ..LoaderConfig::default()
+        }
+    }
+
+    /// How validation images are loaded: all of them, in their order.
+    pub fn val_loader(&self) -> LoaderConfig {
+        LoaderConfig {
+            batch_size: self.val_batch(),
+            shuffle: false,
+            drop_last: false,
+            limit_batches: (self.limit_val_batches > 0).then_some(self.limit_val_batches),
+            ..self.train_loader(0)
+        }
+    }
+
+    pub(super) fn val_batch(&self) -> usize {
+        if self.val_batch_size == 0 { self.batch_size } else { self.val_batch_size }
+    }
+}
+
+impl ModelConfig {
+    /// The network for `num_classes` classes.
+    pub fn resnet(&self, num_classes: usize) -> ResNetConfig {
+        let published = ResNetConfig::new(self.arch);
+        ResNetConfig {
+            num_classes,
+            width: self.width,
+            zero_init_last_gamma: self.zero_init_last_gamma,
+            stem: self.stem.unwrap_or(published.stem),
+            ..published
+        }
+    }
+}
+
+impl ScheduleConfig {
+    /// The schedule of a run of `epochs` epochs of `steps_per_epoch` steps.
+    pub fn schedule(&self, base_lr: f64, epochs: usize, steps_per_epoch: usize) -> Schedule {
+        let steps = |epochs: f64| (epochs * steps_per_epoch as f64).round() as u64;
+        let warmup_steps = steps(self.warmup_epochs);
+        let curve_steps = steps(epochs as f64).saturating_sub(warmup_steps);
+        let (gamma, final_lr) = (self.gamma, self.final_lr);
+        let curve = match self.kind {
+            ScheduleKind::Cosine => Curve::Cosine { steps: curve_steps, final_lr },
+            ScheduleKind::Constant => Curve::Constant,
+            ScheduleKind::Step => Curve::Step { every: steps(self.step_epochs), gamma },
+            ScheduleKind::MultiStep => {
+                Curve::MultiStep { milestones: self.milestones.iter().map(|&at| steps(at)).collect(), gamma }
+            }
+            ScheduleKind::Exponential => Curve::Exponential { gamma: gamma.powf(1.0 / steps_per_epoch.max(1) as f64) },
+            ScheduleKind::Polynomial => Curve::Polynomial { steps: curve_steps, power: self.power, final_lr },
+            ScheduleKind::WarmRestarts => Curve::WarmRestarts {
+                first: steps(self.cycle_epochs),
+                growth: self.cycle_growth,
+                decay: self.cycle_decay,
+                cycles: None,
+                final_lr,
+            },
+        };
+        let warmup = Warmup {
+            steps: warmup_steps,
+            start_lr: base_lr * self.warmup_start,
+            shape: self.warmup_shape,
+            then: AfterWarmup::StartCurve,
+        };
+        Schedule { base_lr, warmup, curve }
+    }
+}
+
+impl AugmentConfig {
+    /// What happens to a training image.
+    pub fn training(&self) -> Augment {
+        self.with_norm(Augment::train(self.image_size), &self.train)
+    }
+
+    /// What happens to a validation image.
+    pub fn validation(&self) -> Augment {
+        self.with_norm(Augment::eval(self.val_size()), &self.val)
+    }
+
+    pub(super) fn val_size(&self) -> usize {
+        if self.val_image_size == 0 { self.image_size } else { self.val_image_size }
+    }
+
+    fn with_norm(&self, default: Augment, steps: &Option<Vec<Augmentation>>) -> Augment {
+        let (mean, std) = (self.mean, self.std);
+        let steps = steps.clone().unwrap_or_else(|| default.steps.clone());
+        Augment { steps, mean, std, ..default }
+    }
+}

@@ -1,0 +1,91 @@
+//! Recipes as TOML text.
+//!
+//! In: text. Out: a recipe, or an error with the line and, for a name that doesn't exist, the nearest one that does; and
+//! the way back, with every default written out.
+
+use super::Recipe;
+use crate::error::TrainError;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Recipe {
+    /// Reads a recipe; keys that aren't given get their default.
+    ///
+    /// # Errors
+    /// [`TrainError::RecipeSyntax`] with the line, and for an unknown key the nearest valid one;
+    /// [`TrainError::InvalidRecipe`] if values are out of range.
+    pub fn from_toml(text: &str) -> Result<Self, TrainError> {
+        let recipe: Self = toml::from_str(text).map_err(|error| syntax_error(text, &error))?;
+        recipe.validate()?;
+        Ok(recipe)
+    }
+
+    /// Writes the recipe, every default included.
+    ///
+    /// # Errors
+    /// [`TrainError::InvalidRecipe`] if a number is too large for TOML, which [`validate`](Self::validate) finds too.
+    pub fn to_toml(&self) -> Result<String, TrainError> {
+        toml::to_string(&self.resolved())
+            .map_err(|error| TrainError::InvalidRecipe { problems: vec![error.to_string()] })
+    }
+
+    /// The recipe with every default written out, the augmentations' too.
+    pub fn resolved(&self) -> Self {
+        let mut resolved = self.clone();
+        resolved.augment.train = Some(self.augment.training().steps);
+        resolved.augment.val = Some(self.augment.validation().steps);
+        resolved.augment.val_image_size = self.augment.val_size();
+        resolved.data.val_batch_size = self.data.val_batch();
+        resolved.model.stem = Some(self.model.resnet(1).stem);
+        resolved
+    }
+
+    /// Keys whose values differ, as `key: this recipe's value, not the other's`.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let (ours, theirs) = (flattened(&self.resolved()), flattened(&other.resolved()));
+        let keys: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
+        let value = |of: &Flat, key: &str| of.get(key).cloned().unwrap_or_else(|| "unset".into());
+        let differing = keys.into_iter().filter(|key| ours.get(*key) != theirs.get(*key));
+        differing.map(|key| format!("{key}: {}, not {}", value(&ours, key), value(&theirs, key))).collect()
+    }
+}
+
+/// Turns the parser's error into one line; an unknown name gets the nearest of the names that were expected.
+fn syntax_error(text: &str, error: &toml::de::Error) -> TrainError {
+    let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+    let problem = error.message().replace('\n', " ");
+    let mut names = problem.split('`').skip(1).step_by(2);
+    let nearest = names.next().and_then(|unknown| {
+        let similarity = |name: &&str| (strsim::jaro_winkler(unknown, name) * 1e6) as u64;
+        names.max_by_key(similarity).filter(|name| strsim::jaro_winkler(unknown, name) > 0.7)
+    });
+    let problem = match nearest {
+        Some(name) if problem.starts_with("unknown") => format!("{problem}; did you mean `{name}`?"),
+        _ => problem,
+    };
+    TrainError::RecipeSyntax { line, problem }
+}
+
+type Flat = BTreeMap<String, String>;
+
+/// Every value under its full key.
+fn flattened(recipe: &Recipe) -> Flat {
+    fn walk(prefix: &str, value: &toml::Value, out: &mut Flat) {
+        match value {
+            toml::Value::Table(table) => {
+                for (key, value) in table {
+                    let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+                    walk(&key, value, out);
+                }
+            }
+            other => {
+                out.insert(prefix.to_owned(), other.to_string());
+            }
+        }
+    }
+    let mut flat = Flat::new();
+    // A number too large for TOML can't be compared; `validate` refuses it before anyone asks.
+    if let Ok(value) = toml::Value::try_from(recipe) {
+        walk("", &value, &mut flat);
+    }
+    flat
+}
