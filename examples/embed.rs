@@ -50,7 +50,10 @@ fn main() -> anyhow::Result<()> {
 
     let splits = scenes::open_or_create(None, &scenes::ScenesConfig::default())?;
     let classes = splits.train.classes().len();
-    let train = Loader::new(splits.train, LoaderConfig { batch_size: 32, shuffle: true, seed: SEED, ..LoaderConfig::default() })?;
+    let train = Loader::new(
+        splits.train,
+        LoaderConfig { batch_size: 32, shuffle: true, seed: SEED, ..LoaderConfig::default() },
+    )?;
     let val = Loader::new(splits.val, LoaderConfig { batch_size: 64, shuffle: false, ..LoaderConfig::default() })?;
 
     let training_device = device.device.clone().autodiff();
@@ -74,7 +77,11 @@ fn main() -> anyhow::Result<()> {
             right += guesses.equal(batch.targets).int().sum().into_scalar::<i64>();
             seen += batch.labels.len();
         }
-        println!("epoch {}/{EPOCHS}: {:.1} % of {seen} validation images", epoch + 1, 100.0 * right as f64 / seen as f64);
+        println!(
+            "epoch {}/{EPOCHS}: {:.1} % of {seen} validation images",
+            epoch + 1,
+            100.0 * right as f64 / seen as f64
+        );
     }
     Ok(())
 }
