@@ -74,7 +74,7 @@ fn benchmark(criterion: &mut Criterion) {
 fn host_batch([height, width]: [u32; 2], epoch: u32) -> HostBatch {
     let mut batch = HostBatch::new(epoch);
     for sample in 0..BATCH_SIZE {
-        let pixel = |i: usize| (i * 31 >> 3 ^ i * (sample + 1)) as u8;
+        let pixel = |i: usize| (((i * 31) >> 3) ^ (i * (sample + 1))) as u8;
         let pixels = (0..width as usize * height as usize * 3).map(pixel).collect();
         batch.push(&RgbImage { width, height, pixels }, sample as u32, sample as u64);
     }

@@ -23,7 +23,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Devices(commands::devices::Devices),
-    Train(commands::train::Train),
+    Train(Box<commands::train::Train>),
 }
 
 fn main() -> ExitCode {

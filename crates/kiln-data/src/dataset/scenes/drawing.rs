@@ -96,8 +96,8 @@ pub(super) fn scene(class: usize, size: u32, seed: u64, split: u64, index: u64) 
 /// Small shapes and lines that belong to no class.
 fn clutter(canvas: &mut Canvas, rng: &mut Rng) {
     let size = canvas.size as f32;
-    for _ in 0..rng.below(5) {
-        let reach = size * rng.range(0.02, 0.07);
+    for _ in 0..rng.below(4) {
+        let reach = size * rng.range(0.02, 0.06);
         let center = [rng.range(0.0, size), rng.range(0.0, size)];
         let frame = Frame { center, scale: reach, angle: rng.turn(), stretch: [1.0, rng.range(0.5, 1.0)] };
         let shape = match rng.below(4) {
@@ -146,18 +146,11 @@ impl Frame {
     }
 }
 
-/// Colours of any hue, indexed by [`Paint`]; the body stands out from the background by its brightness, either way.
+/// Colours of any hue, indexed by [`Paint`]; the body is darker than the background, as a thing against the light is.
 fn palette(around: f32, rng: &mut Rng) -> [Color; 5] {
-    const TRIES: usize = 50;
-    let mut body = rng.color(0.3, 0.95);
-    for _ in 0..TRIES {
-        if (luma(body) - around).abs() > 0.2 {
-            break;
-        }
-        body = rng.color(0.3, 0.95);
-    }
+    let body = rng.color(0.15, around - 0.2);
     let (ink, light) = (rng.range(0.0, 0.12), rng.range(0.88, 1.0));
-    [body, rng.color(0.3, 0.95), rng.color(0.3, 0.95), [ink; 3], [light; 3]]
+    [body, rng.color(0.2, 0.8), rng.color(0.2, 0.8), [ink; 3], [light; 3]]
 }
 
 /// A square picture of floats.
@@ -170,11 +163,11 @@ impl Canvas {
     /// A gradient of two colours, perhaps with ground below a wavy horizon, perhaps with stripes.
     fn background(size: u32, rng: &mut Rng) -> Self {
         let size = size as usize;
-        let (from, to, ground) = (rng.color(0.2, 0.9), rng.color(0.2, 0.9), rng.color(0.2, 0.8));
+        let (from, to, ground) = (rng.color(0.6, 0.95), rng.color(0.6, 0.95), rng.color(0.55, 0.9));
         let direction = turned([1.0, 0.0], rng.turn());
         let horizon = if rng.below(2) == 0 { rng.range(0.35, 0.9) } else { 2.0 };
         let (wave, frequency, phase) = (rng.range(0.0, 0.06), rng.range(2.0, 9.0), rng.turn());
-        let stripes = if rng.below(3) == 0 { rng.range(0.03, 0.09) } else { 0.0 };
+        let stripes = if rng.below(3) == 0 { rng.range(0.02, 0.05) } else { 0.0 };
         let (stripe_axis, stripe_frequency) = (turned([1.0, 0.0], rng.turn()), rng.range(12.0, 40.0));
         let pixels = (0..size * size).map(|i| {
             let p = [(i % size) as f32 / size as f32, (i / size) as f32 / size as f32];
@@ -216,9 +209,9 @@ impl Canvas {
 
     /// Exposure, a tint, and light that falls off across the picture.
     fn light(&mut self, rng: &mut Rng) {
-        let exposure = rng.range(0.75, 1.15);
+        let exposure = rng.range(0.8, 1.1);
         let tint = [rng.range(0.88, 1.12), rng.range(0.94, 1.06), rng.range(0.88, 1.12)];
-        let (direction, slope) = (turned([1.0, 0.0], rng.turn()), rng.range(0.0, 0.5));
+        let (direction, slope) = (turned([1.0, 0.0], rng.turn()), rng.range(0.0, 0.4));
         let size = self.size;
         for (i, pixel) in self.pixels.iter_mut().enumerate() {
             let p = [(i % size) as f32 / size as f32 - 0.5, (i / size) as f32 / size as f32 - 0.5];
