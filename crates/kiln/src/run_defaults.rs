@@ -18,7 +18,7 @@ pub struct RunDefaults {
 
 /// Smallest share of a picture that a crop keeps in a run of few epochs: 0.08, the default, is meant for runs long
 /// enough to see every part of every picture.
-const SHORT_RUN_CROP: f64 = 0.6;
+const SHORT_RUN_CROP: f64 = 0.7;
 
 /// Weight decay for a thousand pictures; the recipe's default is for a million.
 const SMALL_SET_WEIGHT_DECAY: f64 = 5e-4;
@@ -30,7 +30,7 @@ impl RunDefaults {
             (true, _, true) => (128, 32, 30, 0.02, "a GPU and the small embedded set"),
             (true, _, false) => (224, 64, 30, 0.05, "a GPU"),
             (false, true, _) => (32, 4, 1, 0.01, "software Vulkan, which is for tests"),
-            (false, false, _) => (48, 16, 10, 0.01, "a processor; a GPU gets larger images and 30 epochs"),
+            (false, false, _) => (48, 16, 12, 0.01, "a processor; a GPU gets larger images and 30 epochs"),
         };
         let mut recipe = Recipe::default();
         recipe.augment.image_size = image_size;
