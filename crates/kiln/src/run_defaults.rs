@@ -1,6 +1,6 @@
 //! What a run looks like when nothing is said: small where a processor trains, the real thing where a GPU does.
 //!
-//! In: the device and whether the data is the embedded set. Out: a recipe, and one sentence that says how it was sized. A
+//! In: the device and whether the data is the embedded set. Out: a recipe, and what it was sized for. A
 //! recipe file or an option overrules any of it.
 
 use kiln_data::{Augmentation, RandomHorizontalFlip, RandomResizedCrop};
@@ -12,7 +12,7 @@ use kiln_train::Recipe;
 pub struct RunDefaults {
     /// The recipe.
     pub recipe: Recipe,
-    /// The sentence for the person who started the run.
+    /// Whom it suits, for the person who started the run.
     pub why: String,
 }
 
@@ -48,7 +48,6 @@ impl RunDefaults {
                 Augmentation::RandomHorizontalFlip(RandomHorizontalFlip::default()),
             ]);
         }
-        let why = format!("{image_size} px, batches of {batch_size}, {epochs} epochs: sized for {sized_for}");
-        Self { recipe, why }
+        Self { recipe, why: format!("defaults for {sized_for}") }
     }
 }

@@ -71,7 +71,7 @@ impl TrainArgs {
         }
     }
 
-    /// The recipe for `device`, and a sentence that says where its sizes come from.
+    /// The recipe for `device`, and its sizes in words, with where they come from.
     ///
     /// # Errors
     /// If the recipe file can't be read, or the recipe doesn't hold together.
@@ -85,7 +85,9 @@ impl TrainArgs {
         };
         self.overrule(&mut recipe);
         recipe.validate()?;
-        Ok((recipe, why))
+        let (side, batch, epochs) = (recipe.augment.image_size, recipe.data.batch_size, recipe.run.epochs);
+        let sizes = format!("{side} px, batches of {batch}, {epochs} epochs ({why})");
+        Ok((recipe, sizes))
     }
 
     /// The run folder: what `--output` says, else the newest run to resume, else a new one.
