@@ -129,26 +129,11 @@ fn nearest_name(name: &str) -> Option<&'static str> {
     }
     NAMES
         .into_iter()
-        .map(|valid| (edit_distance(name, valid), valid))
+        .map(|valid| (strsim::levenshtein(name, valid), valid))
         // One letter in three may be wrong, three at most; a transposition counts as two.
         .filter(|(distance, valid)| *distance <= valid.len().div_ceil(3).min(3))
         .min()
         .map(|(_, valid)| valid)
-}
-
-/// Levenshtein distance in bytes, the textbook two-row version.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -116,28 +116,12 @@ impl From<Arch> for &'static str {
 fn nearest(name: &str) -> Arch {
     let mut best = (usize::MAX, Arch::ResNet50);
     for arch in Arch::ALL {
-        let distance = edit_distance(name, arch.name());
+        let distance = strsim::levenshtein(name, arch.name());
         if distance < best.0 {
             best = (distance, arch);
         }
     }
     best.1
-}
-
-/// Levenshtein's distance, one row at a time.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &to) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(from != to);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
@@ -172,8 +156,8 @@ mod tests {
 
     #[test]
     fn edits_are_counted_as_levenshtein_does() {
-        assert_eq!(edit_distance("kitten", "sitting"), 3);
-        assert_eq!(edit_distance("", "abc"), 3);
-        assert_eq!(edit_distance("abc", "abc"), 0);
+        assert_eq!(strsim::levenshtein("kitten", "sitting"), 3);
+        assert_eq!(strsim::levenshtein("", "abc"), 3);
+        assert_eq!(strsim::levenshtein("abc", "abc"), 0);
     }
 }
