@@ -10,14 +10,13 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Autodiff, AutodiffBackend, Backend, Dispatch, Flex, backend_extension};
 use burn::tensor::{Int, Tensor, TensorData};
 
-use crate::augment::program::RECORD_WORDS;
 use crate::augment::run::{self, OutputFormat};
 
 /// Runs the programs of a batch, wherever its pixels are.
 ///
 /// # Shapes
 /// `pixels`: u32 `[words]`, the batch's bytes, four a word, the first in the lowest bits; `records`: u32
-/// `[B * RECORD_WORDS]`, on the same device. Returns f32 `[B, 3, H, W]`.
+/// `[words]`, on the same device. Returns f32 `[B, 3, H, W]`.
 pub(crate) fn run_programs(pixels: Tensor<1, Int>, records: Tensor<1, Int>, format: OutputFormat) -> Tensor<4> {
     Tensor::from_dispatch(<Dispatch as ProgramBackend>::run_programs(
         pixels.into_dispatch(),
@@ -40,7 +39,7 @@ impl ProgramBackend for Flex {
         let records = records.storage::<u32>();
         let output = run::run_on_host(pixels.bytes(), records, &format);
         let [height, width] = format.size;
-        FlexTensor::from_data(TensorData::new(output, [records.len() / RECORD_WORDS, 3, height, width]))
+        FlexTensor::from_data(TensorData::new(output, [format.plan.num_outputs, 3, height, width]))
     }
 }
 
@@ -61,11 +60,10 @@ impl ProgramBackend for burn_cubecl::CubeBackend {
 #[cfg(feature = "cube")]
 fn output_spec(
     _pixels: &burn::backend::fusion::custom::TensorSpec,
-    records: &burn::backend::fusion::custom::TensorSpec,
+    _records: &burn::backend::fusion::custom::TensorSpec,
     format: &OutputFormat,
 ) -> burn::backend::fusion::custom::TensorSpec {
     let [height, width] = format.size;
-    let batch = records.shape.num_elements() / RECORD_WORDS;
-    let shape = burn::tensor::Shape::new([batch, 3, height, width]);
+    let shape = burn::tensor::Shape::new([format.plan.num_outputs, 3, height, width]);
     burn::backend::fusion::custom::TensorSpec::new(shape, burn::tensor::DType::F32)
 }

@@ -14,29 +14,36 @@
 //! Not done here: colour, rotation, erasing, mixing.
 
 mod backend;
-mod center_crop;
+mod color;
+mod erase;
+mod geometric;
 mod geometry;
+mod levels;
+mod mixing;
+mod neighbourhood;
 mod philox;
+mod pixel_op;
 mod program;
-mod random_horizontal_flip;
-mod random_resized_crop;
+mod record;
 mod resample;
-mod resize;
 mod run;
+mod statistics;
+mod taps;
+mod warp;
 
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
-pub use center_crop::CenterCrop;
+pub use geometric::center_crop::CenterCrop;
+pub use geometric::random_horizontal_flip::RandomHorizontalFlip;
+pub use geometric::random_resized_crop::RandomResizedCrop;
+pub use geometric::resize::{Resize, ResizeTo};
 pub(crate) use philox::Draws;
 pub use program::Program;
-pub use random_horizontal_flip::RandomHorizontalFlip;
-pub use random_resized_crop::RandomResizedCrop;
-pub use resize::{Resize, ResizeTo};
 
 use crate::batch::{Batch, DeviceBatch};
 use geometry::Filter;
-use program::ImageRecord;
+use record::Records;
 use run::{LaunchCounter, OutputFormat};
 
 /// Mean of ImageNet's channels, 0–1; torchvision's numbers.
@@ -198,7 +205,7 @@ impl Augment {
             let mut draws = Draws::new(seed, epoch, sample, index as u16);
             step.draw(&mut draws, &mut program, size);
         }
-        program.geometry.resize(size, Filter::BilinearAntialiased);
+        program.resize(size, Filter::BilinearAntialiased);
         program
     }
 }
@@ -222,15 +229,15 @@ fn augment_as(batch: DeviceBatch, format: OutputFormat) -> Batch {
     assert_eq!(images.len(), programs.len(), "one program per image");
     let num_bytes = pixels.dims()[0] * 4;
     let device = pixels.device();
-    let mut records = Vec::with_capacity(images.len() * program::RECORD_WORDS);
     for (slot, program) in images.iter().zip(&programs) {
         assert!(slot.offset + slot.num_bytes() <= num_bytes, "{slot:?} in {num_bytes} bytes");
         assert!(program.reads_within(slot.width, slot.height), "a program drawn for another image than {slot:?}");
         assert_eq!(program.size().map(|side| side as usize), format.size, "the size of a program's output");
-        records.extend(ImageRecord::new(slot, program).to_words());
     }
-    let num_words = records.len();
-    let records = Tensor::<1, Int>::from_data(TensorData::new(records, [num_words]), (&device, DType::U32));
+    let Records { words, plan } = Records::new(&images, &programs, &[], format.size);
+    let num_words = words.len();
+    let records = Tensor::<1, Int>::from_data(TensorData::new(words, [num_words]), (&device, DType::U32));
+    let format = OutputFormat { plan, ..format };
     let targets = TensorData::new(labels.iter().map(|&label| i64::from(label)).collect(), [labels.len()]);
     let targets = Tensor::from_data(targets, &device);
     Batch { images: backend::run_programs(pixels, records, format), targets, labels, samples }

@@ -106,6 +106,45 @@ impl Draws {
     }
 }
 
+#[cfg(feature = "cube")]
+pub(crate) mod device {
+    //! The same on a device, for pixels that are painted with noise.
+
+    use cubecl::prelude::*;
+
+    use super::{KEY_STEP, MULTIPLIER, NUM_ROUNDS};
+
+    /// Four random words.
+    #[derive(CubeType, CubeTypeMut, Clone, Copy)]
+    pub(crate) struct Words {
+        pub(crate) a: u32,
+        pub(crate) b: u32,
+        pub(crate) c: u32,
+        pub(crate) d: u32,
+    }
+
+    /// [`super::philox4x32_10`] for the counter `[index, 0, 0, 0]`.
+    #[cube]
+    pub(crate) fn philox4x32_10(index: u32, key_low: u32, key_high: u32) -> Words {
+        let mut counter = Words { a: index, b: 0u32.runtime(), c: 0u32.runtime(), d: 0u32.runtime() };
+        let mut low = key_low;
+        let mut high = key_high;
+        for _ in 0..comptime!(NUM_ROUNDS as u32) {
+            let p = counter.a.mul_hi(comptime!(MULTIPLIER[0]));
+            let q = counter.c.mul_hi(comptime!(MULTIPLIER[1]));
+            counter = Words {
+                a: q ^ counter.b ^ low,
+                b: counter.c * comptime!(MULTIPLIER[1]),
+                c: p ^ counter.d ^ high,
+                d: counter.a * comptime!(MULTIPLIER[0]),
+            };
+            low += comptime!(KEY_STEP[0]);
+            high += comptime!(KEY_STEP[1]);
+        }
+        counter
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

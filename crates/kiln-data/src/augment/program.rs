@@ -1,154 +1,174 @@
 //! A program: all that is to happen to one image, drawn on the host and run by one launch.
 //!
-//! In: what the steps of an [`Augment`](super::Augment) drew. Out: [`Program`], and its form on a device, a record of
-//! [`RECORD_WORDS`] u32 words, laid out as [`ImageRecord`] says.
-//! Not done here: drawing (each step's own file) and running (`run.rs`).
+//! In: what the steps of an [`Augment`](super::Augment) drew. Out: [`Program`]; its form on a device is in `record.rs`.
+//! Usually a program is one [`Layer`]: where to look ([`Geometry`]) and what to do with what is seen ([`PixelOp`]s).
+//! A step that mixes an image with itself, such as AugMix, makes several, whose weighted sum is the result.
+//! Not done here: drawing (each step's own file), mixing different images (`mixing`), running (`run.rs`).
 
-use crate::augment::geometry::{AxisRecord, Geometry};
-use crate::batch::ImageSlot;
+use crate::augment::geometry::{Border, Fill, Filter, Geometry, Matrix};
+use crate::augment::pixel_op::PixelOp;
 
 /// What to do to one image, from source pixels to the model's input.
 ///
 /// Drawn by [`Augment::draw`](super::Augment::draw); a value that can be compared and printed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
+    /// At least one; the weights sum to 1.
+    pub(crate) layers: Vec<Layer>,
+    /// Rectangles of the output to paint over, the last on top.
+    pub(crate) erased: Vec<Erased>,
+    /// Width and height of the source image.
+    source: [u32; 2],
+}
+
+/// One way of looking at the image.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Layer {
+    /// Share in the result.
+    pub(crate) weight: f64,
     /// Which source pixels each output pixel is made of.
     pub(crate) geometry: Geometry,
+    /// What happens to the values, in order.
+    pub(crate) ops: Vec<PixelOp>,
+}
+
+/// A rectangle of the output that is painted over.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Erased {
+    /// Top, left, bottom and right in output pixels; the last two are outside.
+    pub(crate) region: [u32; 4],
+    pub(crate) paint: Paint,
+}
+
+/// What an erased rectangle is painted with, in units of the normalised output.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Paint {
+    /// Red, green and blue.
+    Constant([f32; 3]),
+    /// A normally distributed value for every pixel and channel, from the generator under this key.
+    Noise { key: u64 },
 }
 
 impl Program {
     /// Starts with the whole image of `width` × `height`, unchanged.
     pub(crate) fn new(width: u32, height: u32) -> Self {
-        Self { geometry: Geometry::new(width, height) }
+        let layer = Layer { weight: 1.0, geometry: Geometry::new(width, height), ops: Vec::new() };
+        Self { layers: vec![layer], erased: Vec::new(), source: [width, height] }
     }
 
     /// Height and width of the image that the program makes.
     pub fn size(&self) -> [u32; 2] {
-        self.geometry.size()
+        self.layers[0].geometry.size()
     }
 
     /// Says whether the program can be run on an image of `width` × `height`.
     pub(crate) fn reads_within(&self, width: u32, height: u32) -> bool {
-        self.geometry.rows.taps[1] <= height && self.geometry.columns.taps[1] <= width
+        self.source == [width, height]
     }
 
     /// The source box that the output shows: top, left, bottom and right, in pixels of the source image.
     ///
-    /// Left is greater than right if the program mirrors the image; a box beyond the image shows fill there.
+    /// Left is greater than right if the program mirrors the image, likewise top and bottom; a box beyond the image
+    /// shows fill there. Of an image that is turned, sheared or tilted: the corners, top left and bottom right.
     pub fn source_box(&self) -> [f64; 4] {
-        let Geometry { rows, columns, .. } = &self.geometry;
-        let end = |axis: &super::geometry::Axis| axis.origin + axis.step * f64::from(axis.length);
-        [rows.origin, columns.origin, end(rows), end(columns)]
-    }
-}
-
-/// u32 words of an [`ImageRecord`] on a device.
-pub(crate) const RECORD_WORDS: usize = 20;
-/// Where the columns' [`AxisRecord`] begins in a record.
-pub(crate) const COLUMNS: usize = 2;
-/// Where the rows' [`AxisRecord`] begins in a record.
-pub(crate) const ROWS: usize = 11;
-
-/// One image of a batch and its program, as the kernel and its scalar twin read them.
-///
-/// | word | | |
-/// | --- | --- | --- |
-/// | 0 | `first_word` | where the image begins in the batch |
-/// | 1 | `width` | pixels per row |
-/// | 2–10 | `columns` | origin low, high; step low, high; taps first, end; window first, end; support as bits |
-/// | 11–19 | `rows` | the same |
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct ImageRecord {
-    /// Word of the batch's buffer with which the image begins.
-    pub(crate) first_word: u32,
-    /// Pixels per row of the source image.
-    pub(crate) width: u32,
-    /// Left to right.
-    pub(crate) columns: AxisRecord,
-    /// Top to bottom.
-    pub(crate) rows: AxisRecord,
-}
-
-impl ImageRecord {
-    /// Joins an image and its program.
-    ///
-    /// # Panics
-    /// If the image doesn't begin at a word of a buffer of less than 16 GiB.
-    pub(crate) fn new(slot: &ImageSlot, program: &Program) -> Self {
-        let Geometry { rows, columns, filter } = &program.geometry;
-        assert_eq!(slot.offset % 4, 0, "images begin at words");
-        Self {
-            first_word: u32::try_from(slot.offset / 4).expect("a batch of less than 16 GiB"),
-            width: slot.width,
-            columns: columns.record(*filter),
-            rows: rows.record(*filter),
-        }
+        let geometry = &self.layers[0].geometry;
+        let [height, width] = geometry.size().map(f64::from);
+        let [[left, top], [right, bottom]] =
+            [[0.0, 0.0], [width, height]].map(|corner| geometry.source_position(corner));
+        [top, left, bottom, right]
     }
 
-    pub(crate) fn to_words(self) -> [u32; RECORD_WORDS] {
-        let mut words = [0; RECORD_WORDS];
-        words[..COLUMNS].copy_from_slice(&[self.first_word, self.width]);
-        words[COLUMNS..ROWS].copy_from_slice(&axis_to_words(&self.columns));
-        words[ROWS..].copy_from_slice(&axis_to_words(&self.rows));
-        words
+    /// Keeps `height` × `width` pixels from `top`, `left`; what lies outside the image is fill.
+    pub(crate) fn crop(&mut self, corner: [i64; 2], size: [u32; 2]) {
+        self.each_geometry(|geometry| geometry.crop(corner, size));
     }
 
-    /// # Panics
-    /// If `words` aren't [`RECORD_WORDS`].
-    pub(crate) fn from_words(words: &[u32]) -> Self {
-        assert_eq!(words.len(), RECORD_WORDS, "words of one record");
-        Self {
-            first_word: words[0],
-            width: words[1],
-            columns: axis_from_words(&words[COLUMNS..ROWS]),
-            rows: axis_from_words(&words[ROWS..]),
-        }
+    /// Adds pixels around the image: `before` above and left, `after` below and right. Without `border` they are fill.
+    pub(crate) fn pad(&mut self, before: [u32; 2], after: [u32; 2], border: Option<Border>) {
+        self.each_geometry(|geometry| geometry.pad(before, after, border));
     }
-}
 
-fn axis_to_words(axis: &AxisRecord) -> [u32; ROWS - COLUMNS] {
-    let AxisRecord { origin, step, taps, window, support } = *axis;
-    let low_high = |value: i64| [value as u32, (value >> 32) as u32];
-    let [[o0, o1], [s0, s1]] = [low_high(origin), low_high(step)];
-    [o0, o1, s0, s1, taps[0], taps[1], window[0], window[1], support.to_bits()]
-}
+    /// Stretches the image to `height` × `width`.
+    pub(crate) fn resize(&mut self, size: [u32; 2], filter: Filter) {
+        self.each_geometry(|geometry| geometry.resize(size, filter));
+    }
 
-fn axis_from_words(words: &[u32]) -> AxisRecord {
-    let signed = |low: u32, high: u32| (u64::from(low) | u64::from(high) << 32) as i64;
-    AxisRecord {
-        origin: signed(words[0], words[1]),
-        step: signed(words[2], words[3]),
-        taps: [words[4], words[5]],
-        window: [words[6], words[7]],
-        support: f32::from_bits(words[8]),
+    /// Mirrors left and right.
+    pub(crate) fn flip_horizontally(&mut self) {
+        self.each_geometry(Geometry::flip_horizontally);
+    }
+
+    /// Mirrors top and bottom.
+    pub(crate) fn flip_vertically(&mut self) {
+        self.each_geometry(Geometry::flip_vertically);
+    }
+
+    /// Turns, shears or tilts the image, see [`Geometry::warp`].
+    pub(crate) fn warp(&mut self, map: Matrix, size: [u32; 2], filter: Filter, fill: Fill) {
+        self.each_geometry(|geometry| geometry.warp(map, size, filter, fill));
+    }
+
+    /// Names what is shown outside the image.
+    pub(crate) fn set_fill(&mut self, fill: Fill) {
+        self.each_geometry(|geometry| geometry.fill = fill);
+    }
+
+    /// Adds a pixel operation after those there are.
+    pub(crate) fn push(&mut self, op: PixelOp) {
+        self.layers.iter_mut().for_each(|layer| layer.ops.push(op.clone()));
+    }
+
+    /// Paints over a rectangle of the output.
+    pub(crate) fn erase(&mut self, erased: Erased) {
+        self.erased.push(erased);
+    }
+
+    /// Replaces the program by a weighted sum of copies of itself, each changed by `change`. Weights sum to 1.
+    pub(crate) fn split(&mut self, weights: &[f64], mut change: impl FnMut(usize, &mut Self)) {
+        let copies = weights.iter().enumerate().flat_map(|(index, weight)| {
+            let mut copy = self.clone();
+            copy.layers.iter_mut().for_each(|layer| layer.weight *= weight);
+            change(index, &mut copy);
+            copy.layers
+        });
+        self.layers = copies.collect();
+    }
+
+    fn each_geometry(&mut self, change: impl FnMut(&mut Geometry)) {
+        self.layers.iter_mut().map(|layer| &mut layer.geometry).for_each(change);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::augment::geometry::Filter;
-
-    #[test]
-    fn a_record_survives_its_words() {
-        let mut program = Program::new(500, 375);
-        program.geometry.crop([-3, 20], [300, 301]);
-        program.geometry.resize([224, 192], Filter::BilinearAntialiased);
-        program.geometry.flip_horizontally();
-        let record = ImageRecord::new(&ImageSlot { offset: 40, width: 500, height: 375 }, &program);
-        assert!(record.columns.step < 0 && record.rows.origin < 0, "{record:?}");
-        assert_eq!(ImageRecord::from_words(&record.to_words()), record);
-        assert_eq!(record.to_words()[..2], [10, 500]);
-    }
 
     #[test]
     fn a_program_says_which_box_it_shows() {
         let mut program = Program::new(50, 40);
-        program.geometry.crop([4, 10], [20, 30]);
-        program.geometry.resize([10, 10], Filter::BilinearAntialiased);
+        program.crop([4, 10], [20, 30]);
+        program.resize([10, 10], Filter::BilinearAntialiased);
         assert_eq!(program.source_box(), [4.0, 10.0, 24.0, 40.0]);
-        program.geometry.flip_horizontally();
+        program.flip_horizontally();
         assert_eq!(program.source_box(), [4.0, 40.0, 24.0, 10.0]);
+        program.flip_vertically();
+        assert_eq!(program.source_box(), [24.0, 40.0, 4.0, 10.0]);
         assert_eq!(program.size(), [10, 10]);
+    }
+
+    #[test]
+    fn a_split_weighs_changed_copies() {
+        let mut program = Program::new(5, 4);
+        program.push(PixelOp::Invert);
+        program.split(&[0.25, 0.75], |index, copy| {
+            if index == 1 {
+                copy.flip_horizontally();
+            }
+        });
+        program.push(PixelOp::Grayscale);
+        let weights: Vec<f64> = program.layers.iter().map(|layer| layer.weight).collect();
+        assert_eq!(weights, [0.25, 0.75]);
+        assert!(program.layers.iter().all(|layer| layer.ops == [PixelOp::Invert, PixelOp::Grayscale]));
+        assert_ne!(program.layers[0].geometry, program.layers[1].geometry);
     }
 }

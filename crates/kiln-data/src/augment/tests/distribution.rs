@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::golden::Golden;
+use crate::augment::geometric::random_resized_crop::{CropBox, RandomResizedCrop};
 use crate::augment::philox::Draws;
-use crate::augment::random_resized_crop::{CropBox, RandomResizedCrop};
 
 /// How many standard errors of the difference the mean of an area or aspect may be off: one honest comparison in 370
 /// exceeds it.

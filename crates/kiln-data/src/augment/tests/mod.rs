@@ -131,7 +131,7 @@ fn an_image_of_another_size_is_stretched_to_the_output() {
 fn a_step_keeps_its_filter() {
     let crop = RandomResizedCrop { antialias: false, ..Default::default() };
     let options = Augment { steps: vec![Augmentation::RandomResizedCrop(crop)], ..Augment::train(8) };
-    assert_eq!(options.draw(0, 0, 0, 200, 100).geometry.filter, Filter::Bilinear);
+    assert_eq!(options.draw(0, 0, 0, 200, 100).layers[0].geometry.filter, Filter::Bilinear);
 }
 
 #[test]

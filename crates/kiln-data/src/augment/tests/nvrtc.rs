@@ -16,20 +16,27 @@ use cubecl::prelude::*;
 use cubecl_cpp::shared::{CompilationOptions, CppCompiler, CppSupportedFeatures};
 use libloading::{Library, Symbol};
 
+use crate::augment::neighbourhood::device::keep_kernel;
 use crate::augment::run::device::{CUBE_DIM, augment_kernel};
+use crate::augment::statistics::device::{NUM_THREADS, statistics_kernel};
 
 /// Turing, the oldest card with tensor cores, and Hopper.
 const ARCHITECTURES: [&str; 2] = ["sm_75", "sm_90"];
 
 #[test]
 fn every_kernel_compiles_for_nvidia() {
-    let source = cuda_source(kernel_definition());
-    assert!(source.contains("__global__"), "{source}");
+    let sources = [
+        cuda_source(augment_definition(true)),
+        cuda_source(augment_definition(false)),
+        cuda_source(statistics_definition()),
+        cuda_source(keep_definition()),
+    ];
     let Some(nvrtc) = Nvrtc::find() else {
         return skip("no NVRTC in the Python on the path; pip install nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12");
     };
-    for architecture in ARCHITECTURES {
-        let ptx = nvrtc.compile(&source, architecture).unwrap_or_else(|log| panic!("{architecture}: {log}\n{source}"));
+    for (source, architecture) in sources.iter().flat_map(|source| ARCHITECTURES.map(|it| (source, it))) {
+        assert!(source.contains("__global__"), "{source}");
+        let ptx = nvrtc.compile(source, architecture).unwrap_or_else(|log| panic!("{architecture}: {log}\n{source}"));
         assert!(ptx.contains(&format!(".target {architecture}")), "{architecture}: {ptx}");
     }
 }
@@ -40,24 +47,64 @@ fn skip(reason: &str) {
     eprintln!("skipped: {reason}");
 }
 
-/// The kernel as a launch would define it.
-fn kernel_definition() -> impl CubeKernel {
-    let settings = KernelSettings::new(CUBE_DIM.into(), ExecutionMode::Checked, AddressType::U32);
-    let buffer = || BufferCompilationArg { inplace: None };
+/// The kernels as a launch would define them.
+fn augment_definition(is_plain: bool) -> impl CubeKernel {
     let three = || SequenceCompilationArg { values: [(); 3].into_iter().collect() };
-    let properties = offline_properties();
     augment_kernel::AugmentKernel::new(
-        settings,
-        properties,
+        settings(CUBE_DIM),
+        offline_properties(),
         Arc::default(),
         buffer(),
         buffer(),
         buffer(),
+        buffer(),
+        buffer(),
+        (),
         (),
         (),
         three(),
         three(),
+        is_plain,
     )
+}
+
+fn statistics_definition() -> impl CubeKernel {
+    statistics_kernel::StatisticsKernel::new(
+        settings(CubeDim::new_1d(NUM_THREADS)),
+        offline_properties(),
+        Arc::default(),
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        (),
+        (),
+        (),
+        8,
+    )
+}
+
+fn keep_definition() -> impl CubeKernel {
+    keep_kernel::KeepKernel::new(
+        settings(CUBE_DIM),
+        offline_properties(),
+        Arc::default(),
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        (),
+        (),
+        (),
+    )
+}
+
+fn settings(cube_dim: CubeDim) -> KernelSettings {
+    KernelSettings::new(cube_dim.into(), ExecutionMode::Checked, AddressType::U32)
+}
+
+fn buffer() -> BufferCompilationArg {
+    BufferCompilationArg { inplace: None }
 }
 
 /// The CUDA C++ of a kernel.

@@ -15,7 +15,7 @@ use crate::augment::program::Program;
 /// Attempts before the box in the centre is taken; torchvision's number.
 const NUM_ATTEMPTS: usize = 10;
 
-/// Options; the output has the size of the [`Augment`](super::Augment) it belongs to.
+/// Options; the output has the size of the [`Augment`](crate::augment::Augment) it belongs to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RandomResizedCrop {
@@ -50,9 +50,9 @@ impl RandomResizedCrop {
 
     /// Adds one draw to `program`.
     pub(crate) fn draw(&self, draws: &mut Draws, program: &mut Program, size: [u32; 2]) {
-        let CropBox { top, left, height, width } = self.crop_box(draws, program.geometry.size());
-        program.geometry.crop([i64::from(top), i64::from(left)], [height, width]);
-        program.geometry.resize(size, Filter::bilinear(self.antialias));
+        let CropBox { top, left, height, width } = self.crop_box(draws, program.size());
+        program.crop([i64::from(top), i64::from(left)], [height, width]);
+        program.resize(size, Filter::bilinear(self.antialias));
     }
 
     /// Draws the box to cut out of an image of `height` × `width`.

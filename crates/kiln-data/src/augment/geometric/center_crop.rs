@@ -11,7 +11,7 @@ use crate::augment::program::Program;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CenterCrop {
-    /// Height and width in pixels. Default: the size of the [`Augment`](super::Augment) it belongs to.
+    /// Height and width in pixels. Default: the size of the [`Augment`](crate::augment::Augment) it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<[u32; 2]>,
 }
@@ -26,9 +26,9 @@ impl CenterCrop {
     /// Adds the step to `program`; nothing is drawn.
     pub(crate) fn apply(&self, program: &mut Program, size: [u32; 2]) {
         let crop = self.size.unwrap_or(size);
-        let image = program.geometry.size();
+        let image = program.size();
         let start = |axis: usize| centre_offset(image[axis], crop[axis]);
-        program.geometry.crop([start(0), start(1)], crop);
+        program.crop([start(0), start(1)], crop);
     }
 }
 

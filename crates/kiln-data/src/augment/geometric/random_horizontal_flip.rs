@@ -33,7 +33,7 @@ impl RandomHorizontalFlip {
     /// Adds one draw to `program`.
     pub(crate) fn draw(&self, draws: &mut Draws, program: &mut Program) {
         if draws.uniform() < self.probability {
-            program.geometry.flip_horizontally();
+            program.flip_horizontally();
         }
     }
 }
@@ -45,7 +45,7 @@ mod tests {
     fn is_flipped(probability: f64, sample: u64) -> bool {
         let mut program = Program::new(2, 1);
         RandomHorizontalFlip { probability }.draw(&mut Draws::new(42, 0, sample, 1), &mut program);
-        program.geometry.columns.step < 0.0
+        program.source_box()[1] > program.source_box()[3]
     }
 
     #[test]

@@ -66,12 +66,12 @@ impl Resize {
 
     /// Adds the step to `program`; nothing is drawn.
     pub(crate) fn apply(&self, program: &mut Program) {
-        let size = self.output_size(program.geometry.size());
-        program.geometry.resize(size, Filter::bilinear(self.antialias));
+        let size = self.output_size(program.size());
+        program.resize(size, Filter::bilinear(self.antialias));
     }
 
     /// Height and width that an image of `height` × `width` gets.
-    fn output_size(&self, [height, width]: [u32; 2]) -> [u32; 2] {
+    pub(crate) fn output_size(&self, [height, width]: [u32; 2]) -> [u32; 2] {
         let shorter = match self.size {
             ResizeTo::Exactly(size) => return size.map(|side| side.max(1)),
             ResizeTo::ShorterSide(side) => side.max(1),

@@ -1,0 +1,71 @@
+//! Sharpness: every pixel moved towards or away from a smoothed one.
+//!
+//! Source: torchvision 0.29 `v2.functional.adjust_sharpness`: the smooth pixel is the mean of 3 × 3 with the middle
+//! counted five times; pixels at the border stay; 0 is smooth, 1 the image, 2 as sharp as smoothing is smooth.
+
+use crate::augment::levels::{Levels, blend, clamp};
+
+/// What the weights of the smooth pixel sum to.
+const TOTAL: i32 = 13;
+
+/// Pixel `[row, column]` of `image`, `[height, width]`, blended from smooth by `factor`.
+pub(crate) fn sharpness(
+    image: &[Levels],
+    [height, width]: [usize; 2],
+    [row, column]: [usize; 2],
+    factor: u32,
+) -> Levels {
+    let middle = image[row * width + column];
+    if row == 0 || column == 0 || row + 1 >= height || column + 1 >= width {
+        return middle;
+    }
+    std::array::from_fn(|channel| {
+        let at = |y: usize, x: usize| image[(row + y - 1) * width + column + x - 1][channel];
+        let sum: i32 = (0..3).flat_map(|y| (0..3).map(move |x| (y, x))).map(|(y, x)| at(y, x)).sum();
+        let smooth = (sum + 4 * middle[channel] + TOTAL / 2) / TOTAL;
+        clamp(blend(smooth, middle[channel], factor))
+    })
+}
+
+#[cfg(feature = "cube")]
+pub(crate) mod device {
+    //! The same on a device.
+
+    use cubecl::prelude::*;
+
+    use super::TOTAL;
+    use crate::augment::levels::device::{Rgb, blend, limit};
+    use crate::augment::neighbourhood::device::read;
+
+    /// [`super::sharpness`]; the image begins at word `place` of `scratch`.
+    #[cube]
+    pub(crate) fn sharpness(
+        scratch: &[u32],
+        place: usize,
+        height: u32,
+        width: u32,
+        row: u32,
+        column: u32,
+        factor: u32,
+    ) -> Rgb {
+        let middle = read(scratch, place, row * width + column);
+        let mut result = Rgb { red: middle.red, green: middle.green, blue: middle.blue };
+        if row > 0 && column > 0 && row + 1 < height && column + 1 < width {
+            let mut sum = Rgb { red: 4 * middle.red, green: 4 * middle.green, blue: 4 * middle.blue };
+            for y in 0..3u32 {
+                for x in 0..3u32 {
+                    let pixel = read(scratch, place, (row + y - 1) * width + column + x - 1);
+                    sum.red += pixel.red;
+                    sum.green += pixel.green;
+                    sum.blue += pixel.blue;
+                }
+            }
+            result = Rgb {
+                red: limit(blend((sum.red + TOTAL / 2) / TOTAL, middle.red, factor)),
+                green: limit(blend((sum.green + TOTAL / 2) / TOTAL, middle.green, factor)),
+                blue: limit(blend((sum.blue + TOTAL / 2) / TOTAL, middle.blue, factor)),
+            };
+        }
+        result
+    }
+}
