@@ -10,12 +10,13 @@
 //! every output pixel is sampled where it looks (`warp.rs`).
 //!
 //! One step alone is exactly what torchvision does. A chain is sampled once, where torchvision samples and
-//! rounds at every step, so ours is the sharper; four consequences are ours to state:
+//! rounds at every step, so ours is the sharper; five consequences are ours to state:
 //! - a crop of a resized image (`resize`, then `random_resized_crop`) has source borders between two pixels:
 //!   taps are clipped to them rounded outwards;
 //! - a crop beyond the border, then a resize: torchvision blends the image with the fill around it, we
 //!   decide by the centre of each output pixel which of the two it shows;
 //! - what one rotation or shear pushes out of the frame, a later one can bring back, where torchvision has fill;
+//! - padding by a border of an image that has been padded by one continues the first;
 //! - a chain has one filter, the best of its steps', and one fill, the last step's that names one. A chain that makes
 //!   smaller with an antialiased filter and turns is averaged over a grid of samples in each output pixel.
 
@@ -275,7 +276,8 @@ impl Axis {
         self.origin -= self.step * f64::from(before);
         self.length = length;
         self.content = [0.0, f64::from(length)];
-        self.fold = Some((border, inside));
+        // What is padded already continues as it began.
+        self.fold = self.fold.or(Some((border, inside)));
         self.taps = self.visible();
     }
 

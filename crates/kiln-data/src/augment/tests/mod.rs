@@ -5,6 +5,7 @@ mod golden;
 #[cfg(feature = "cuda")]
 mod nvrtc;
 mod parity;
+mod random_programs;
 
 use burn::tensor::Device;
 
