@@ -16,13 +16,12 @@ use crate::augment::run::{self, OutputFormat};
 ///
 /// # Shapes
 /// `pixels`: u32 `[words]`, the batch's bytes, four a word, the first in the lowest bits; `records`: u32
-/// `[words]`, on the same device. Returns f32 `[B, 3, H, W]`.
+/// `[words]`, on the same device. Returns `[B, 3, H, W]`, of the format's type and order in memory.
 pub(crate) fn run_programs(pixels: Tensor<1, Int>, records: Tensor<1, Int>, format: OutputFormat) -> Tensor<4> {
-    Tensor::from_dispatch(<Dispatch as ProgramBackend>::run_programs(
-        pixels.into_dispatch(),
-        records.into_dispatch(),
-        format,
-    ))
+    let is_channels_last = format.is_channels_last;
+    let (pixels, records) = (pixels.into_dispatch(), records.into_dispatch());
+    let output = Tensor::from_dispatch(<Dispatch as ProgramBackend>::run_programs(pixels, records, format));
+    if is_channels_last { output.permute([0, 3, 1, 2]) } else { output }
 }
 
 /// A backend that runs programs.
@@ -38,8 +37,7 @@ impl ProgramBackend for Flex {
         let (pixels, records) = (pixels.to_contiguous(), records.to_contiguous());
         let records = records.storage::<u32>();
         let output = run::run_on_host(pixels.bytes(), records, &format);
-        let [height, width] = format.size;
-        FlexTensor::from_data(TensorData::new(output, [format.plan.num_outputs, 3, height, width]))
+        FlexTensor::from_data(TensorData::new(output, format.shape()).convert_dtype(format.dtype))
     }
 }
 
@@ -63,7 +61,5 @@ fn output_spec(
     _records: &burn::backend::fusion::custom::TensorSpec,
     format: &OutputFormat,
 ) -> burn::backend::fusion::custom::TensorSpec {
-    let [height, width] = format.size;
-    let shape = burn::tensor::Shape::new([format.plan.num_outputs, 3, height, width]);
-    burn::backend::fusion::custom::TensorSpec::new(shape, burn::tensor::DType::F32)
+    burn::backend::fusion::custom::TensorSpec::new(burn::tensor::Shape::new(format.shape()), format.dtype)
 }

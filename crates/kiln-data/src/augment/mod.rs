@@ -21,6 +21,7 @@ mod geometry;
 mod levels;
 mod mixing;
 mod neighbourhood;
+mod output;
 mod philox;
 mod pixel_op;
 mod program;
@@ -38,6 +39,7 @@ pub use geometric::center_crop::CenterCrop;
 pub use geometric::random_horizontal_flip::RandomHorizontalFlip;
 pub use geometric::random_resized_crop::RandomResizedCrop;
 pub use geometric::resize::{Resize, ResizeTo};
+pub use output::{MemoryOrder, OutputType};
 pub(crate) use philox::Draws;
 pub use program::Program;
 
@@ -128,6 +130,12 @@ pub struct Augment {
     /// Each channel is divided by it then. Default ImageNet's.
     #[serde(default = "imagenet_std")]
     pub std: [f32; 3],
+    /// Type of the output's values. Default f32.
+    #[serde(default)]
+    pub output_type: OutputType,
+    /// Order of the output's values in memory. Default channels first.
+    #[serde(default)]
+    pub memory_order: MemoryOrder,
 }
 
 fn imagenet_mean() -> [f32; 3] {
@@ -139,13 +147,19 @@ fn imagenet_std() -> [f32; 3] {
 }
 
 impl Augment {
+    /// `steps` to an output of `size`, height and width in pixels, with ImageNet's mean and standard deviation.
+    pub fn new(steps: Vec<Augmentation>, size: [usize; 2]) -> Self {
+        let (output_type, memory_order) = Default::default();
+        Self { steps, size, mean: IMAGENET_MEAN, std: IMAGENET_STD, output_type, memory_order }
+    }
+
     /// What ResNets are trained on ImageNet with: a random resized crop to `size` × `size` and a random flip.
     pub fn train(size: usize) -> Self {
         let steps = vec![
             Augmentation::RandomResizedCrop(RandomResizedCrop::default()),
             Augmentation::RandomHorizontalFlip(RandomHorizontalFlip::default()),
         ];
-        Self { steps, size: [size, size], mean: IMAGENET_MEAN, std: IMAGENET_STD }
+        Self::new(steps, [size, size])
     }
 
     /// What ResNets are evaluated on ImageNet with: the shorter side to `size / 0.875` (256 for 224), then the centre.
@@ -155,7 +169,7 @@ impl Augment {
             Augmentation::Resize(Resize::new(ResizeTo::ShorterSide(shorter))),
             Augmentation::CenterCrop(CenterCrop::default()),
         ];
-        Self { steps, size: [size, size], mean: IMAGENET_MEAN, std: IMAGENET_STD }
+        Self::new(steps, [size, size])
     }
 
     /// Checks every option.
@@ -216,10 +230,10 @@ impl Augment {
 ///
 /// # Panics
 /// If the batch is empty or has more than 65,535 images, another number of programs than of images, an image beyond its
-/// pixels, a program drawn for a larger image, or one for another size than that of `augment`.
+/// pixels, a program drawn for another image, or one for another size than that of `augment`; or if the device can't
+/// compute the type of the output.
 pub fn augment(batch: DeviceBatch, augment: &Augment) -> Batch {
-    let format = OutputFormat::new(augment.size, augment.mean, augment.std, &LaunchCounter::default());
-    augment_as(batch, format)
+    augment_as(batch, OutputFormat::of(augment, &LaunchCounter::default()))
 }
 
 /// [`augment`], with the count of launches in `format`.

@@ -6,6 +6,8 @@
 //! Source: PyTorch 2.14 `upsample_bilinear2d_aa`, which filters in the same order, and `grid_sample`.
 //! Off from exact arithmetic by at most 0.02 levels, 8e-5 of the range; a cubic filter can leave the range of bytes.
 
+use multiversion::multiversion;
+
 use crate::augment::levels::{self, Levels, WHITE};
 use crate::augment::record::{LAYER_FILL, LAYER_GEOMETRY, LAYER_KIND, TABLE_WINDOW};
 use crate::augment::warp::{WARP_WORDS, WarpRecord};
@@ -34,11 +36,13 @@ enum Kind<'a> {
 struct Tables<'a> {
     columns: Table<'a>,
     rows: Table<'a>,
-    /// Source rows that any output row reads.
-    source_rows: std::ops::Range<usize>,
-    /// `[source_rows, width]`, 2⁻⁸ levels; the fourth value means nothing.
+    /// The weights of `columns`, those of one output column side by side.
+    column_weights: Vec<i32>,
+    /// Source rows filtered last, `[power of two, width]`, 2⁻⁸ levels; the fourth value means nothing. Row `y` is at
+    /// `y` modulo their number, so that all taps of an output row have a place.
     filtered: Vec<[i32; 4]>,
-    is_filtered: Vec<bool>,
+    /// Which source row is at each place.
+    filtered_rows: Vec<Option<usize>>,
     /// Sums of an output row, `[width]`.
     sums: Vec<[u32; 4]>,
 }
@@ -65,15 +69,15 @@ impl<'a> Table<'a> {
         self.weights.len() / self.first.len().max(1)
     }
 
-    fn shows(&self, index: usize) -> bool {
-        (self.window[0]..self.window[1]).contains(&index)
+    /// The weights as `[length, num_taps]`.
+    fn side_by_side(&self) -> Vec<i32> {
+        let length = self.first.len();
+        let of = |index: usize| self.weights[index..].iter().step_by(length).map(|weight| *weight as i32);
+        (0..length).flat_map(of).collect()
     }
 
-    /// Source pixels that any output pixel reads.
-    fn source(&self) -> std::ops::Range<usize> {
-        let shown = &self.first[self.window[0]..self.window[1].max(self.window[0])];
-        let first = shown.iter().min().map_or(0, |first| *first as usize);
-        first..shown.iter().max().map_or(0, |last| *last as usize + self.num_taps())
+    fn shows(&self, index: usize) -> bool {
+        (self.window[0]..self.window[1]).contains(&index)
     }
 }
 
@@ -84,14 +88,14 @@ impl<'a> Resampler<'a> {
         let kind = if words[layer + LAYER_KIND] == 0 {
             let [columns, rows] =
                 [(0, width), (1, height)].map(|(axis, length)| Table::new(words, geometry, axis, length));
-            let source_rows = rows.source();
+            let num_kept = rows.num_taps().next_power_of_two();
             Kind::Tables(Tables {
-                filtered: vec![[0; 4]; source_rows.len() * width],
-                is_filtered: vec![false; source_rows.len()],
+                filtered: vec![[0; 4]; num_kept * width],
+                filtered_rows: vec![None; num_kept],
                 sums: vec![[0; 4]; width],
+                column_weights: columns.side_by_side(),
                 columns,
                 rows,
-                source_rows,
             })
         } else {
             Kind::Warp(WarpRecord::from_words(&words[geometry..][..WARP_WORDS]))
@@ -115,12 +119,10 @@ impl<'a> Resampler<'a> {
             }
             Kind::Tables(tables) if tables.rows.shows(row) => {
                 tables.row(self.pixels, self.source_width, row);
-                let shown = tables.columns.window[0]..tables.columns.window[1].max(tables.columns.window[0]);
-                for (column, (pixel, sum)) in output.iter_mut().zip(&tables.sums).enumerate() {
-                    let level =
-                        |channel: usize| (sum[channel].wrapping_add(BIAS + 64) >> 7) as i32 - (BIAS >> 7) as i32;
-                    *pixel = if shown.contains(&column) { [level(0), level(1), level(2)] } else { self.fill };
-                }
+                levels_of_sums(&tables.sums, output);
+                let [first, end] = tables.columns.window;
+                output[..first.min(end)].fill(self.fill);
+                output[end..].fill(self.fill);
             }
             Kind::Tables(_) => output[..self.width].fill(self.fill),
         }
@@ -138,36 +140,49 @@ impl Tables<'_> {
             if weight == 0 {
                 continue;
             }
-            let line = first + tap - self.source_rows.start;
-            let filtered = &mut self.filtered[line * width..][..width];
-            if !std::mem::replace(&mut self.is_filtered[line], true) {
-                filter_columns(
-                    &pixels[(first + tap) * source_width * 3..][..source_width * 3],
-                    &self.columns,
-                    filtered,
-                );
+            let source_row = first + tap;
+            let place = source_row % self.filtered_rows.len();
+            let filtered = &mut self.filtered[place * width..][..width];
+            if self.filtered_rows[place].replace(source_row) != Some(source_row) {
+                let pixels = &pixels[source_row * source_width * 3..][..source_width * 3];
+                filter_columns(pixels, self.columns.first, &self.column_weights, filtered);
             }
-            for (sum, value) in self.sums.as_flattened_mut().iter_mut().zip(filtered.as_flattened()) {
-                *sum = sum.wrapping_add(weight.wrapping_mul(*value as u32));
-            }
+            add_row(self.sums.as_flattened_mut(), filtered.as_flattened(), weight);
         }
     }
 }
 
 /// One source row filtered along its columns: 2⁻⁸ levels per output column.
-fn filter_columns(line: &[u8], columns: &Table, filtered: &mut [[i32; 4]]) {
-    let length = columns.first.len();
-    for (column, value) in filtered.iter_mut().enumerate() {
-        let first = columns.first[column] as usize * 3;
+#[multiversion(targets = "simd")]
+fn filter_columns(line: &[u8], first: &[u32], weights: &[i32], filtered: &mut [[i32; 4]]) {
+    let num_taps = weights.len() / first.len();
+    for ((value, first), weights) in filtered.iter_mut().zip(first).zip(weights.chunks_exact(num_taps)) {
+        let pixels = &line[*first as usize * 3..];
         let mut sum = [128i32; 4];
-        for tap in 0..columns.num_taps() {
-            let weight = columns.weights[tap * length + column] as i32;
-            let pixel = &line[first + tap * 3..];
+        for (tap, weight) in weights.iter().enumerate() {
+            let pixel = &pixels[tap * 3..];
             // The last pixel of the row has no fourth byte.
             let pixel = pixel.first_chunk::<4>().copied().unwrap_or_else(|| [pixel[0], pixel[1], pixel[2], 0]);
             sum = std::array::from_fn(|lane| sum[lane] + weight * i32::from(pixel[lane]));
         }
         *value = sum.map(|sum| sum >> 8);
+    }
+}
+
+/// Adds a filtered row to the sums, modulo 2³².
+#[multiversion(targets = "simd")]
+fn add_row(sums: &mut [u32], row: &[i32], weight: u32) {
+    for (sum, value) in sums.iter_mut().zip(row) {
+        *sum = sum.wrapping_add(weight.wrapping_mul(*value as u32));
+    }
+}
+
+/// The levels of sums that may be less than 0.
+#[multiversion(targets = "simd")]
+fn levels_of_sums(sums: &[[u32; 4]], output: &mut [Levels]) {
+    let level = |sum: u32| (sum.wrapping_add(BIAS + 64) >> 7) as i32 - (BIAS >> 7) as i32;
+    for (pixel, sum) in output.iter_mut().zip(sums) {
+        *pixel = [level(sum[0]), level(sum[1]), level(sum[2])];
     }
 }
 

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use burn::tensor::DType;
 use rayon::prelude::*;
 
 use crate::augment::erase::erased;
@@ -19,6 +20,7 @@ use crate::augment::record::{
     LAYER_OPS, OP_PARAMETERS, OP_PLACE, OP_WORDS, OUTPUT_WORDS, Plan, TERM_ERASED, TERM_REGION, TERM_WEIGHT, TERM_WORDS,
 };
 use crate::augment::resample::Resampler;
+use crate::augment::{Augment, MemoryOrder};
 
 /// Counts launches; on the CPU a pass over the batch is one. Clones share the count.
 ///
@@ -49,6 +51,10 @@ pub(crate) struct OutputFormat {
     pub(crate) scale: [f32; 3],
     /// Per channel, what is added then: `-mean / std`.
     pub(crate) bias: [f32; 3],
+    /// Type of the values.
+    pub(crate) dtype: DType,
+    /// Whether a pixel's channels lie side by side: then the result is `[B, H, W, 3]`.
+    pub(crate) is_channels_last: bool,
     /// What to launch.
     pub(crate) plan: Plan,
     /// Counts the launches made for this batch.
@@ -60,14 +66,28 @@ impl OutputFormat {
     pub(crate) fn new(size: [usize; 2], mean: [f32; 3], std: [f32; 3], launches: &LaunchCounter) -> Self {
         let scale = std.map(|std| (1.0 / (255.0 * f64::from(LEVEL) * f64::from(std))) as f32);
         let bias = std::array::from_fn(|channel| -mean[channel] / std[channel]);
-        Self { size, scale, bias, plan: Plan::default(), launches: launches.clone() }
+        let plan = Plan::default();
+        Self { size, scale, bias, dtype: DType::F32, is_channels_last: false, plan, launches: launches.clone() }
+    }
+
+    /// What `augment` asks for.
+    pub(crate) fn of(augment: &Augment, launches: &LaunchCounter) -> Self {
+        let Augment { size, mean, std, output_type, memory_order, .. } = augment;
+        let is_channels_last = *memory_order == MemoryOrder::ChannelsLast;
+        Self { dtype: output_type.dtype(), is_channels_last, ..Self::new(*size, *mean, *std, launches) }
+    }
+
+    /// The result's shape.
+    pub(crate) fn shape(&self) -> [usize; 4] {
+        let ([height, width], batch) = (self.size, self.plan.num_outputs);
+        if self.is_channels_last { [batch, height, width, 3] } else { [batch, 3, height, width] }
     }
 }
 
 /// The scalar twin of the launches, and what the CPU runs: rayon over images.
 ///
 /// # Shapes
-/// `pixels`: the batch's bytes; `words`: the records of `format.plan`. Returns f32 `[B, 3, H, W]`.
+/// `pixels`: the batch's bytes; `words`: the records of `format.plan`. Returns f32 of [`OutputFormat::shape`].
 pub(crate) fn run_on_host(pixels: &[u8], words: &[u32], format: &OutputFormat) -> Vec<f32> {
     format.launches.increment();
     let image_len = 3 * format.size[0] * format.size[1];
@@ -87,7 +107,7 @@ pub(crate) fn run_on_host(pixels: &[u8], words: &[u32], format: &OutputFormat) -
     output
 }
 
-/// One term of an output: f32 `[3, H, W]`.
+/// One term of an output: f32 `[3, H, W]`, or `[H, W, 3]`.
 fn run_term(
     pixels: &[u8],
     words: &[u32],
@@ -105,13 +125,16 @@ fn run_term(
     let mut write = |row: usize, line: &[Levels]| {
         for channel in 0..3 {
             let (scale, bias) = (format.scale[channel], format.bias[channel]);
-            let output = &mut output[(channel * height + row) * width..][..width];
-            if is_whole {
-                let values = output.iter_mut().zip(line);
+            if is_whole && !format.is_channels_last {
+                let values = output[(channel * height + row) * width..][..width].iter_mut().zip(line);
                 values.for_each(|(value, rgb)| put(value, rgb[channel] as f32 * scale + bias));
                 continue;
             }
-            for (column, (value, rgb)) in output.iter_mut().zip(line).enumerate() {
+            let [first, step] = match format.is_channels_last {
+                true => [row * width * 3 + channel, 3],
+                false => [(channel * height + row) * width, 1],
+            };
+            for (column, (value, rgb)) in output[first..].iter_mut().step_by(step).zip(line).enumerate() {
                 if in_region(&term[TERM_REGION..], [row, column]) {
                     let covering = erased(words, rectangles, format.plan.deviations, [row, column], width);
                     put(value, covering.map_or(rgb[channel] as f32 * scale + bias, |color| color[channel]));
@@ -158,6 +181,7 @@ fn decode_ops(words: &[u32], layer: usize) -> Vec<Encoded> {
 pub(crate) mod device {
     //! The kernels' launchers, and the kernel that makes the output.
 
+    use burn::backend::cubecl::dtype_to_storage_type;
     use burn::tensor::{DType, Shape};
     use burn_cubecl::kernel::into_contiguous;
     use burn_cubecl::tensor::CubeTensor;
@@ -178,7 +202,7 @@ pub(crate) mod device {
     /// Runs the programs of a batch: one launch, and those of the plan's stages before it.
     ///
     /// # Shapes
-    /// `pixels`: u32 `[words]`; `records`: u32 `[words]`. Returns f32 `[B, 3, H, W]`.
+    /// `pixels`: u32 `[words]`; `records`: u32 `[words]`. Returns values of [`OutputFormat::shape`].
     pub(crate) fn launch(pixels: CubeTensor, records: CubeTensor, format: &OutputFormat) -> CubeTensor {
         let (pixels, records) = (into_contiguous(pixels), into_contiguous(records));
         let [height, width] = format.size;
@@ -226,10 +250,10 @@ pub(crate) mod device {
                 format.launches.increment();
             }
         }
-        let shape = Shape::new([plan.num_outputs, 3, height, width]);
+        let shape = Shape::new(format.shape());
         // Not `empty_tensor`: CUDA would pad the rows of an image.
-        let memory = client.empty(shape.num_elements() * size_of::<f32>());
-        let output = CubeTensor::new_contiguous(client.clone(), pixels.device.clone(), shape, memory, DType::F32);
+        let memory = client.empty(shape.num_elements() * format.dtype.size());
+        let output = CubeTensor::new_contiguous(client.clone(), pixels.device.clone(), shape, memory, format.dtype);
         augment_kernel::launch(
             &client,
             cube_count(format.size, plan.num_outputs),
@@ -245,6 +269,8 @@ pub(crate) mod device {
             sequence(format.scale),
             sequence(format.bias),
             plan.is_plain,
+            format.is_channels_last,
+            dtype_to_storage_type(format.dtype),
         );
         format.launches.increment();
         output
@@ -263,18 +289,20 @@ pub(crate) mod device {
 
     /// A thread makes a pixel; z is the image in the batch.
     #[cube(launch)]
-    pub(crate) fn augment_kernel(
+    pub(crate) fn augment_kernel<F: Float>(
         pixels: &[u32],     // [words], four bytes each: RGB8 images one after the other
         words: &[u32],      // records
         scratch: &[u32],    // images kept for their neighbourhoods
         statistics: &[u32], // of whole images
-        output: &mut [f32], // [B, 3, height, width]
+        output: &mut [F],   // [B, 3, height, width], or [B, height, width, 3]
         height: u32,
         width: u32,
         deviations: u32,
         scale: Sequence<f32>, // [3]
         bias: Sequence<f32>,  // [3]
         #[comptime] is_plain: bool,
+        #[comptime] is_channels_last: bool,
+        #[define(F)] _dtype: ElemType,
     ) {
         let column = ABSOLUTE_POS_X;
         let row = ABSOLUTE_POS_Y;
@@ -312,10 +340,18 @@ pub(crate) mod device {
             }
         }
         let plane = (height * width) as usize;
-        let pixel = image * 3 * plane + (row * width + column) as usize;
-        output[pixel] = color.red;
-        output[pixel + plane] = color.green;
-        output[pixel + 2 * plane] = color.blue;
+        let pixel = (row * width + column) as usize;
+        if comptime!(is_channels_last) {
+            let place = (image * plane + pixel) * 3;
+            output[place] = F::cast_from(color.red);
+            output[place + 1] = F::cast_from(color.green);
+            output[place + 2] = F::cast_from(color.blue);
+        } else {
+            let place = image * 3 * plane + pixel;
+            output[place] = F::cast_from(color.red);
+            output[place + plane] = F::cast_from(color.green);
+            output[place + 2 * plane] = F::cast_from(color.blue);
+        }
     }
 
     /// [`super::in_region`].

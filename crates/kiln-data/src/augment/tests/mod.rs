@@ -67,8 +67,7 @@ fn a_list_reads_the_same_from_a_recipe() {
             Augmentation::RandomHorizontalFlip(RandomHorizontalFlip { probability: 0.25 }),
         ],
         size: [224, 192],
-        mean: [0.485, 0.456, 0.406],
-        std: [0.229, 0.224, 0.225],
+        ..Augment::train(1)
     };
     assert_eq!(read, want);
     let written = serde_json::to_string(&read).expect("JSON");
@@ -181,7 +180,7 @@ fn flips_and_normalises_a_small_image() {
     push_noise(&mut batch, [1, 2], 0);
     batch.pixels = vec![0, 51, 102, 255, 204, 153, 0, 0];
     let steps = vec![Augmentation::RandomHorizontalFlip(RandomHorizontalFlip { probability: 1.0 })];
-    let options = Augment { steps, size: [1, 2], mean: [0.0, 0.2, 0.4], std: [1.0, 0.5, 0.25] };
+    let options = Augment { steps, size: [1, 2], mean: [0.0, 0.2, 0.4], std: [1.0, 0.5, 0.25], ..Augment::train(1) };
     for (name, device) in kiln_device::parity_devices() {
         let found = run(&batch, &options, &device);
         let want = [1.0, 0.0, 1.2, 0.0, 0.8, 0.0];
@@ -195,7 +194,7 @@ fn a_smaller_image_has_black_around_it() {
     let mut batch = noise_batch(&[[1, 1]], 0);
     batch.pixels = vec![255, 255, 255, 0];
     let steps = vec![Augmentation::CenterCrop(CenterCrop::default())];
-    let options = Augment { steps, size: [3, 4], mean: [0.5; 3], std: [0.5; 3] };
+    let options = Augment { steps, size: [3, 4], mean: [0.5; 3], std: [0.5; 3], ..Augment::train(1) };
     for (name, device) in kiln_device::parity_devices() {
         let found = run(&batch, &options, &device);
         let want = [-1.0, -1.0, -1.0, -1.0, -1.0, 1.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0];

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use burn::backend::cubecl::dtype_to_storage_type;
+use burn::tensor::DType;
 use cubecl::Compiler;
 use cubecl::ir::features::Features;
 use cubecl::ir::{DeviceIdentity, DeviceProperties, HardwareProperties, MemoryDeviceProperties, VectorSize};
@@ -26,8 +28,10 @@ const ARCHITECTURES: [&str; 2] = ["sm_75", "sm_90"];
 #[test]
 fn every_kernel_compiles_for_nvidia() {
     let sources = [
-        cuda_source(augment_definition(true)),
-        cuda_source(augment_definition(false)),
+        cuda_source(augment_definition(true, false, DType::F32)),
+        cuda_source(augment_definition(false, true, DType::F32)),
+        cuda_source(augment_definition(false, false, DType::F16)),
+        cuda_source(augment_definition(false, false, DType::BF16)),
         cuda_source(statistics_definition()),
         cuda_source(keep_definition()),
     ];
@@ -48,7 +52,7 @@ fn skip(reason: &str) {
 }
 
 /// The kernels as a launch would define them.
-fn augment_definition(is_plain: bool) -> impl CubeKernel {
+fn augment_definition(is_plain: bool, is_channels_last: bool, dtype: DType) -> impl CubeKernel {
     let three = || SequenceCompilationArg { values: [(); 3].into_iter().collect() };
     augment_kernel::AugmentKernel::new(
         settings(CUBE_DIM),
@@ -65,6 +69,8 @@ fn augment_definition(is_plain: bool) -> impl CubeKernel {
         three(),
         three(),
         is_plain,
+        is_channels_last,
+        dtype_to_storage_type(dtype),
     )
 }
 

@@ -186,3 +186,66 @@ fn weights(axis: &Axis, filter: Filter, index: u32) -> Vec<(u32, f64)> {
     let weigh = |tap: i64| (tap as u32, 1.0 - (tap as f64 + 0.5 - centre).abs() / support);
     taps.map(weigh).filter(|(_, weight)| *weight > 0.0).collect()
 }
+
+#[test]
+fn types_and_memory_orders_hold_the_same_pictures() {
+    let batch = noise_batch(&SIZES, 3);
+    let options = Augment { size: [9, 14], ..Augment::train(1) };
+    for (name, device) in kiln_device::parity_devices() {
+        let plain = run(&batch, &options, &device);
+        for output_type in [OutputType::F32, OutputType::F16, OutputType::Bf16] {
+            if !output_type.is_supported_by(&device) {
+                continue;
+            }
+            for memory_order in [MemoryOrder::ChannelsFirst, MemoryOrder::ChannelsLast] {
+                let options = Augment { output_type, memory_order, ..options.clone() };
+                let found = augment(batch_to_device(batch.clone(), &options, 42, &device), &options).images;
+                assert_eq!((found.dims(), found.dtype()), ([SIZES.len(), 3, 9, 14], output_type.dtype()), "{name}");
+                let found: Vec<f32> = found.cast(burn::tensor::FloatDType::F32).into_data().try_to_vec().expect("f32");
+                // Half a unit in the last place of a value below 4.
+                let tolerance = match output_type {
+                    OutputType::F32 => 0.0,
+                    OutputType::F16 => 1.0 / 1024.0,
+                    OutputType::Bf16 => 1.0 / 128.0,
+                };
+                let error = largest_difference(found.iter().zip(&plain).map(|(&a, &b)| (f64::from(a), f64::from(b))));
+                assert!(
+                    error.1 <= tolerance,
+                    "{name}, {output_type:?}, {memory_order:?}: value {} is {:e} off",
+                    error.0,
+                    error.1
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn statistics_and_neighbourhoods_cost_a_launch_for_each_depth() {
+    use crate::augment::pixel_op::PixelOp;
+    let count = |lists: &[&[PixelOp]], device: &Device| {
+        let batch = noise_batch(&vec![[9, 7]; lists.len()], 0);
+        let options = Augment { steps: Vec::new(), size: [6, 5], ..Augment::train(1) };
+        let mut uploaded = batch_to_device(batch, &options, 0, device);
+        for (program, ops) in uploaded.programs.iter_mut().zip(lists) {
+            ops.iter().for_each(|op| program.push(op.clone()));
+        }
+        let launches = LaunchCounter::default();
+        let found = augment_as(uploaded, OutputFormat::of(&options, &launches));
+        let _: Vec<f32> = found.images.into_data().try_to_vec().expect("f32 images");
+        launches.get()
+    };
+    let contrast = PixelOp::Contrast { factor: 0.5 };
+    let blur = PixelOp::GaussianBlur { num_taps: [3, 3], sigma: [1.0, 1.0] };
+    for (name, device) in kiln_device::parity_devices() {
+        // The scalar twin passes over the batch once whatever is asked for.
+        let launches = |wanted| if name == "cpu" { 1 } else { wanted };
+        let counts = |lists: &[&[PixelOp]]| count(lists, &device);
+        assert_eq!(counts(&[&[PixelOp::Invert], &[PixelOp::Grayscale, PixelOp::Invert]]), launches(1), "{name}");
+        assert_eq!(counts(&[&[contrast.clone()], &[PixelOp::Equalize], &[]]), launches(2), "{name}");
+        let two = [PixelOp::Equalize, PixelOp::Autocontrast];
+        assert_eq!(counts(&[&two, &[PixelOp::Autocontrast]]), launches(3), "{name}");
+        assert_eq!(counts(&[&[blur.clone()], &[contrast.clone()]]), launches(3), "{name}");
+        assert_eq!(counts(&[&[contrast.clone(), blur.clone()], &two]), launches(4), "{name}");
+    }
+}
