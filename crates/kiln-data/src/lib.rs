@@ -36,7 +36,8 @@ mod order;
 mod upload;
 
 pub use augment::{
-    Augment, Augmentation, CenterCrop, Program, RandomHorizontalFlip, RandomResizedCrop, Resize, ResizeTo, augment,
+    Augment, Augmentation, CenterCrop, EraseValue, Mix, MixedTargets, Mixing, Program, RandomErasing,
+    RandomHorizontalFlip, RandomResizedCrop, RandomValue, Resize, ResizeTo, augment,
 };
 pub use batch::{Batch, DeviceBatch, HostBatch, ImageSlot};
 pub use dataset::image_folder::ImageFolder;

@@ -2,6 +2,8 @@
 
 mod distribution;
 mod golden;
+mod golden_mixing;
+mod mixing;
 #[cfg(feature = "cuda")]
 mod nvrtc;
 mod parity;
@@ -68,6 +70,7 @@ fn a_list_reads_the_same_from_a_recipe() {
         size: [224, 192],
         mean: [0.485, 0.456, 0.406],
         std: [0.229, 0.224, 0.225],
+        mix: None,
     };
     assert_eq!(read, want);
     let written = serde_json::to_string(&read).expect("JSON");
@@ -118,6 +121,8 @@ fn a_list_that_leaves_images_of_different_shapes_is_a_problem() {
     assert_eq!(validation_problems(|options| options.steps = vec![flip(), resize(), flip()]).len(), 1);
     assert_eq!(validation_problems(|options| options.steps.insert(0, resize())).len(), 0);
     assert_eq!(validation_problems(|options| options.steps = vec![flip()]).len(), 0);
+    let erase = || Augmentation::RandomErasing(RandomErasing::default());
+    assert_eq!(validation_problems(|options| options.steps = vec![resize(), erase()]).len(), 1);
 }
 
 #[test]
@@ -180,7 +185,7 @@ fn flips_and_normalises_a_small_image() {
     push_noise(&mut batch, [1, 2], 0);
     batch.pixels = vec![0, 51, 102, 255, 204, 153, 0, 0];
     let steps = vec![Augmentation::RandomHorizontalFlip(RandomHorizontalFlip { probability: 1.0 })];
-    let options = Augment { steps, size: [1, 2], mean: [0.0, 0.2, 0.4], std: [1.0, 0.5, 0.25] };
+    let options = Augment { steps, size: [1, 2], mean: [0.0, 0.2, 0.4], std: [1.0, 0.5, 0.25], mix: None };
     for (name, device) in kiln_device::parity_devices() {
         let found = run(&batch, &options, &device);
         let want = [1.0, 0.0, 1.2, 0.0, 0.8, 0.0];
@@ -194,7 +199,7 @@ fn a_smaller_image_has_black_around_it() {
     let mut batch = noise_batch(&[[1, 1]], 0);
     batch.pixels = vec![255, 255, 255, 0];
     let steps = vec![Augmentation::CenterCrop(CenterCrop::default())];
-    let options = Augment { steps, size: [3, 4], mean: [0.5; 3], std: [0.5; 3] };
+    let options = Augment { steps, size: [3, 4], mean: [0.5; 3], std: [0.5; 3], mix: None };
     for (name, device) in kiln_device::parity_devices() {
         let found = run(&batch, &options, &device);
         let want = [-1.0, -1.0, -1.0, -1.0, -1.0, 1.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0];
