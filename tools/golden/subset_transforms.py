@@ -34,8 +34,14 @@ KEPT = {
         # One that Kiln lacks, so that the list of what is skipped is exercised.
         "small/rotate_bilinear/u8",
     ],
+    "transforms_mix.safetensors": [
+        "mix/tv_cutmix/f32",
+        "mix/tv_cutmix/labels",
+        "mix/timm_mixup/f32",
+        "mix/timm_mixup/labels",
+    ],
 }
-LAWS = ["image_wh", "quantile_levels", "tolerance", "fallback_examples"]
+LAWS = ["image_wh", "quantile_levels", "tolerance", "fallback_examples", "mixup_cutmix", "tv_random_erasing_224"]
 LAW_PREFIX = "tv_rrc_"
 LAW_FIELDS = ["n", "area_fraction", "aspect_w_over_h", "top", "left"]
 

@@ -7,7 +7,7 @@
 
 use burn::tensor::{Int, Tensor};
 
-use crate::augment::Program;
+use crate::augment::{Mix, MixedTargets, Program, labels_on_device, one_hot};
 use crate::decode::RgbImage;
 
 /// Images begin at multiples of this, the size of the word a kernel reads.
@@ -103,12 +103,15 @@ pub struct DeviceBatch {
     pub epoch: u32,
     /// What to do to each image, drawn from seed, epoch and sample index.
     pub programs: Vec<Program>,
+    /// What each image is mixed with; empty if nothing is mixed.
+    pub mixes: Vec<Mix>,
 }
 
 /// What the model sees.
 ///
 /// # Shapes
-/// `images`: f32 `[B, 3, H, W]`, normalised; `targets`: int `[B]`, class indices.
+/// `images`: f32 `[B, 3, H, W]`, normalised; `targets`: int `[B]`, class indices. Where images are mixed these are of the
+/// image that each row of the batch began with; [`Batch::soft_targets`] and [`Batch::main_targets`] know of both.
 #[derive(Clone, Debug)]
 pub struct Batch {
     /// f32 `[B, 3, H, W]`, normalised.
@@ -119,6 +122,38 @@ pub struct Batch {
     pub labels: Vec<u32>,
     /// Index of each image in its data set.
     pub samples: Vec<u64>,
+    /// The other label of each image and its share; `None` if no image of the batch is mixed.
+    pub mix: Option<MixedTargets>,
+}
+
+impl Batch {
+    /// The probability of each class: one or, of a mixed image, two by their shares, smoothed by giving a share of
+    /// `label_smoothing` to all classes alike. A loss that is given these must not smooth again.
+    ///
+    /// # Shapes
+    /// Returns float `[B, K]` for K = `num_classes`; rows sum to 1.
+    pub fn soft_targets(&self, num_classes: usize, label_smoothing: f64) -> Tensor<2> {
+        let own = one_hot(self.targets.clone(), num_classes);
+        let targets = match &self.mix {
+            Some(mix) => mix.mix(own),
+            None => own,
+        };
+        match label_smoothing {
+            0.0 => targets,
+            share => targets.mul_scalar(1.0 - share).add_scalar(share / num_classes as f64),
+        }
+    }
+
+    /// The class of the larger share of each image, for accuracies: `targets` unless something is mixed.
+    ///
+    /// # Shapes
+    /// Returns int `[B]`.
+    pub fn main_targets(&self) -> Tensor<1, Int> {
+        match &self.mix {
+            Some(mix) => labels_on_device(&mix.main_labels(&self.labels), &self.targets.device()),
+            None => self.targets.clone(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -36,8 +36,8 @@ mod order;
 mod upload;
 
 pub use augment::{
-    Augment, Augmentation, CenterCrop, MemoryOrder, OutputType, Program, RandomHorizontalFlip, RandomResizedCrop,
-    Resize, ResizeTo, augment,
+    Augment, Augmentation, CenterCrop, EraseValue, MemoryOrder, Mix, MixedTargets, Mixing, OutputType, Program,
+    RandomErasing, RandomHorizontalFlip, RandomResizedCrop, RandomValue, Resize, ResizeTo, augment,
 };
 pub use batch::{Batch, DeviceBatch, HostBatch, ImageSlot};
 pub use dataset::image_folder::ImageFolder;

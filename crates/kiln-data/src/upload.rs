@@ -23,7 +23,8 @@ use crate::loader::{EpochBatches, LoaderCounters, Queue, Skipped};
 
 /// Draws the programs of a batch and copies its bytes to `device`.
 ///
-/// A draw depends on `seed`, the epoch and the index of the sample alone.
+/// A draw depends on `seed`, the epoch and the index of the sample alone; whom an image is mixed with depends on its
+/// place in the batch.
 ///
 /// # Panics
 /// If the bytes of `batch` aren't whole words; [`HostBatch::push`] pads them.
@@ -31,11 +32,12 @@ pub fn batch_to_device(batch: HostBatch, augment: &Augment, seed: u64, device: &
     let HostBatch { pixels, images, labels, samples, epoch } = batch;
     let drawn = images.iter().zip(&samples);
     let programs = drawn.map(|(slot, &sample)| augment.draw(seed, epoch, sample, slot.width, slot.height)).collect();
+    let mixes = augment.draw_mixes(seed, epoch, &samples);
     assert_eq!(pixels.len() % 4, 0, "{} bytes of pixels aren't whole words", pixels.len());
     let num_words = pixels.len() / 4;
     let words = TensorData::from_bytes_vec(pixels, [num_words], DType::U32);
     let pixels = Tensor::<1, Int>::from_data(words, (device, DType::U32));
-    DeviceBatch { pixels, images, labels, samples, epoch, programs }
+    DeviceBatch { pixels, images, labels, samples, epoch, programs, mixes }
 }
 
 impl EpochBatches {

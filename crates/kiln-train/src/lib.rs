@@ -6,7 +6,7 @@
 //! ```text
 //! files ─> kiln-data ─> [Batch] float [B,3,S,S]
 //!                         │ kiln-model     logits [B,K]
-//!                         │ loss.rs        cross entropy, label smoothing
+//!                         │ loss.rs        cross entropy, with targets smoothed and, of mixed images, mixed
 //!                         │ backward       (burn)
 //!                         │ optimizer.rs   SGD with Nesterov; schedule.rs gives the learning rate of the step
 //!                         │ metrics.rs     loss, top-1, top-5; the only wait for the device

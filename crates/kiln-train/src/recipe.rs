@@ -13,7 +13,7 @@ mod check;
 mod text;
 
 use crate::schedule::WarmupShape;
-use kiln_data::{Augment, Augmentation, OnError};
+use kiln_data::{Augment, Augmentation, Mixing, OnError};
 use kiln_model::{Arch, Stem};
 use serde::{Deserialize, Serialize};
 
@@ -170,7 +170,8 @@ pub enum ScheduleKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LossConfig {
-    /// Share of the target given to all classes alike. Default 0.1 (Szegedy et al., arXiv 1512.00567, section 7).
+    /// Share of the target given to all classes alike, of a mixed image's after mixing. Default 0.1 (Szegedy et al.,
+    /// arXiv 1512.00567, section 7).
     /// Validation reports the plain loss.
     pub label_smoothing: f64,
 }
@@ -193,6 +194,9 @@ pub struct AugmentConfig {
     /// Validation steps in order. Default: resize the shorter side to 8/7 of the image size, crop the centre.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub val: Option<Vec<Augmentation>>,
+    /// `[augment.mix]`: mixup and cutmix of training images. Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mix: Option<Mixing>,
 }
 
 impl Default for RunConfig {
@@ -263,7 +267,7 @@ impl Default for LossConfig {
 impl Default for AugmentConfig {
     fn default() -> Self {
         let Augment { mean, std, .. } = Augment::eval(224);
-        Self { image_size: 224, val_image_size: 0, mean, std, train: None, val: None }
+        Self { image_size: 224, val_image_size: 0, mean, std, train: None, val: None, mix: None }
     }
 }
 

@@ -96,7 +96,8 @@ pub struct StepReport {
     /// Mean loss of the epoch so far. A device that works in the background reports it up to a second late; `None`
     /// before the first.
     pub loss: Option<f64>,
-    /// Top-1 accuracy of the epoch so far, on augmented images, as late as the loss.
+    /// Top-1 accuracy of the epoch so far, on augmented images, as late as the loss. A mixed image counts for the label
+    /// of its larger share.
     pub top1: Option<f64>,
     /// Training images per second, without the steps in which kernels were compiled; `None` before it can be told.
     pub images_per_sec: Option<f64>,
@@ -147,7 +148,7 @@ pub struct EpochMetrics {
     pub lr: f64,
     /// Mean training loss, label smoothing included, of the weights as they were at each step.
     pub train_loss: f64,
-    /// Top-1 accuracy on the augmented training images, 0–1.
+    /// Top-1 accuracy on the augmented training images, 0–1. A mixed image counts for the label of its larger share.
     pub train_top1: f64,
     /// Mean validation loss, without label smoothing.
     pub val_loss: f64,

@@ -14,7 +14,7 @@ mod reports;
 
 use crate::checkpoint::ResumeFrom;
 use crate::error::TrainError;
-use crate::loss::cross_entropy;
+use crate::loss::{cross_entropy, cross_entropy_soft};
 use crate::metrics::{Meter, StepId, Totals};
 use crate::optimizer::ModelOptimizer;
 use crate::recipe::Recipe;
@@ -132,13 +132,16 @@ impl Trainer {
             lr = self.schedule.lr(run.num_steps_done);
             step += 1;
 
+            // Smoothed already, and of two labels where images are mixed.
+            let soft_targets = batch.soft_targets(self.classes.len(), self.recipe.loss.label_smoothing);
+            let main_targets = batch.main_targets();
             let logits = run.model.forward(batch.images);
-            let loss = cross_entropy(logits.clone(), batch.targets.clone(), self.recipe.loss.label_smoothing);
+            let loss = cross_entropy_soft(logits.clone(), soft_targets, 0.0);
             let gradients = loss.backward();
             run.model = run.optimizer.step(lr, run.model, gradients);
             run.num_steps_done += 1;
 
-            meter.push(StepId { step, lr }, loss, logits, batch.targets);
+            meter.push(StepId { step, lr }, loss, logits, main_targets);
             if speed.warming_up() || meter.is_due() {
                 meter.read().map_err(|error| self.meter_error(error, TRAINING, &run))?;
                 speed.done(meter.totals().num_samples, begin.elapsed().as_secs_f64());

@@ -25,7 +25,7 @@ pub(crate) fn deviations() -> Vec<i32> {
 /// The deviation below which a normally distributed value lies with probability `share`, between 0 and 1.
 ///
 /// Source: Wichura, "Algorithm AS 241", Applied Statistics 37 (1988), PPND7: seven decimal places.
-fn normal_quantile(share: f64) -> f64 {
+pub(crate) fn normal_quantile(share: f64) -> f64 {
     let centred = share - 0.5;
     let ratio = |x: f64, above: &[f64], below: &[f64]| {
         let value = |of: &[f64]| of.iter().rev().fold(0.0, |sum, coefficient| sum * x + coefficient);

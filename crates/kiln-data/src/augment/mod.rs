@@ -11,7 +11,7 @@
 //! the device or whether the run was resumed. The kernel draws nothing; it is a function of pixels and records.
 //!
 //! A new augmentation is a file with its options, defaults and draw, and one arm in [`Augmentation`].
-//! Not done here: colour, rotation, erasing, mixing.
+//! Mixing, which needs two images, is no step: see [`Mixing`].
 
 mod backend;
 mod color;
@@ -25,6 +25,7 @@ mod output;
 mod philox;
 mod pixel_op;
 mod program;
+mod random_erasing;
 mod record;
 mod resample;
 mod run;
@@ -39,9 +40,12 @@ pub use geometric::center_crop::CenterCrop;
 pub use geometric::random_horizontal_flip::RandomHorizontalFlip;
 pub use geometric::random_resized_crop::RandomResizedCrop;
 pub use geometric::resize::{Resize, ResizeTo};
+pub use mixing::{Mix, MixedTargets, Mixing};
+pub(crate) use mixing::{labels_on_device, one_hot};
 pub use output::{MemoryOrder, OutputType};
 pub(crate) use philox::Draws;
 pub use program::Program;
+pub use random_erasing::{EraseValue, RandomErasing, RandomValue};
 
 use crate::batch::{Batch, DeviceBatch};
 use geometry::Filter;
@@ -83,6 +87,8 @@ pub enum Augmentation {
     CenterCrop(CenterCrop),
     /// Mirrors left and right.
     RandomHorizontalFlip(RandomHorizontalFlip),
+    /// Paints over a random rectangle.
+    RandomErasing(RandomErasing),
 }
 
 impl Augmentation {
@@ -93,6 +99,7 @@ impl Augmentation {
             Self::Resize(_) => "resize",
             Self::CenterCrop(_) => "center_crop",
             Self::RandomHorizontalFlip(_) => "random_horizontal_flip",
+            Self::RandomErasing(_) => "random_erasing",
         }
     }
 
@@ -102,6 +109,7 @@ impl Augmentation {
             Self::Resize(step) => step.problems(),
             Self::CenterCrop(step) => step.problems(),
             Self::RandomHorizontalFlip(step) => step.problems(),
+            Self::RandomErasing(step) => step.problems(),
         }
     }
 
@@ -112,6 +120,7 @@ impl Augmentation {
             Self::Resize(step) => step.apply(program),
             Self::CenterCrop(step) => step.apply(program, size),
             Self::RandomHorizontalFlip(step) => step.draw(draws, program),
+            Self::RandomErasing(step) => step.draw(draws, program, size),
         }
     }
 }
@@ -136,6 +145,9 @@ pub struct Augment {
     /// Order of the output's values in memory. Default channels first.
     #[serde(default)]
     pub memory_order: MemoryOrder,
+    /// Mixes images of a batch, after all steps. Default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mix: Option<Mixing>,
 }
 
 fn imagenet_mean() -> [f32; 3] {
@@ -150,7 +162,7 @@ impl Augment {
     /// `steps` to an output of `size`, height and width in pixels, with ImageNet's mean and standard deviation.
     pub fn new(steps: Vec<Augmentation>, size: [usize; 2]) -> Self {
         let (output_type, memory_order) = Default::default();
-        Self { steps, size, mean: IMAGENET_MEAN, std: IMAGENET_STD, output_type, memory_order }
+        Self { steps, size, mean: IMAGENET_MEAN, std: IMAGENET_STD, output_type, memory_order, mix: None }
     }
 
     /// What ResNets are trained on ImageNet with: a random resized crop to `size` × `size` and a random flip.
@@ -196,13 +208,17 @@ impl Augment {
             );
         }
         problems.extend(self.uneven_resize());
+        let mixing = self.mix.iter().flat_map(Mixing::problems);
+        problems.extend(mixing.map(|problem| format!("mix: {problem}")));
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
     /// A resize to a shorter side leaves images of different shapes, which stretching to `size` would distort.
     fn uneven_resize(&self) -> Option<String> {
         let mut steps = self.steps.iter().enumerate().rev();
-        let (index, last) = steps.find(|(_, step)| !matches!(step, Augmentation::RandomHorizontalFlip(_)))?;
+        let keeps_shape =
+            |step: &_| matches!(step, Augmentation::RandomHorizontalFlip(_) | Augmentation::RandomErasing(_));
+        let (index, last) = steps.find(|(_, step)| !keeps_shape(step))?;
         let uneven = matches!(last, Augmentation::Resize(Resize { size: ResizeTo::ShorterSide(_), .. }));
         let problem = "only the shorter side is set, so images would differ in shape; add a center_crop";
         uneven.then(|| format!("steps[{index}] (resize): {problem}"))
@@ -213,7 +229,7 @@ impl Augment {
     /// `seed` is that of the run, `epoch` counts from 0, `sample` is the index in the data set; nothing else has a part
     /// in the draws. The generator and how its numbers are used are documented in `augment/philox.rs`.
     pub fn draw(&self, seed: u64, epoch: u32, sample: u64, width: u32, height: u32) -> Program {
-        let size = self.size.map(|side| u32::try_from(side).unwrap_or(u32::MAX));
+        let size = self.output_size();
         let mut program = Program::new(width, height);
         for (index, step) in self.steps.iter().enumerate() {
             let mut draws = Draws::new(seed, epoch, sample, index as u16);
@@ -221,6 +237,15 @@ impl Augment {
         }
         program.resize(size, Filter::BilinearAntialiased);
         program
+    }
+
+    /// Draws what the images of a batch, which are `samples` of the data set, are mixed with; empty without [`mix`](Self::mix).
+    pub fn draw_mixes(&self, seed: u64, epoch: u32, samples: &[u64]) -> Vec<Mix> {
+        self.mix.as_ref().map_or(Vec::new(), |mixing| mixing.draw(seed, epoch, samples, self.output_size()))
+    }
+
+    fn output_size(&self) -> [u32; 2] {
+        self.size.map(|side| u32::try_from(side).unwrap_or(u32::MAX))
     }
 }
 
@@ -238,9 +263,10 @@ pub fn augment(batch: DeviceBatch, augment: &Augment) -> Batch {
 
 /// [`augment`], with the count of launches in `format`.
 fn augment_as(batch: DeviceBatch, format: OutputFormat) -> Batch {
-    let DeviceBatch { pixels, images, labels, samples, epoch: _, programs } = batch;
+    let DeviceBatch { pixels, images, labels, samples, epoch: _, programs, mixes } = batch;
     assert!((1..=MAX_BATCH).contains(&images.len()), "a batch of {} images", images.len());
     assert_eq!(images.len(), programs.len(), "one program per image");
+    assert!(mixes.is_empty() || mixes.len() == images.len(), "{} mixes of {} images", mixes.len(), images.len());
     let num_bytes = pixels.dims()[0] * 4;
     let device = pixels.device();
     for (slot, program) in images.iter().zip(&programs) {
@@ -248,13 +274,13 @@ fn augment_as(batch: DeviceBatch, format: OutputFormat) -> Batch {
         assert!(program.reads_within(slot.width, slot.height), "a program drawn for another image than {slot:?}");
         assert_eq!(program.size().map(|side| side as usize), format.size, "the size of a program's output");
     }
-    let Records { words, plan } = Records::new(&images, &programs, &[], format.size);
+    let Records { words, plan } = Records::new(&images, &programs, &mixes, format.size);
     let num_words = words.len();
     let records = Tensor::<1, Int>::from_data(TensorData::new(words, [num_words]), (&device, DType::U32));
     let format = OutputFormat { plan, ..format };
-    let targets = TensorData::new(labels.iter().map(|&label| i64::from(label)).collect(), [labels.len()]);
-    let targets = Tensor::from_data(targets, &device);
-    Batch { images: backend::run_programs(pixels, records, format), targets, labels, samples }
+    let targets = labels_on_device(&labels, &device);
+    let mix = MixedTargets::new(&mixes, &labels);
+    Batch { images: backend::run_programs(pixels, records, format), targets, labels, samples, mix }
 }
 
 #[cfg(test)]

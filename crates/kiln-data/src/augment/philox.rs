@@ -58,6 +58,8 @@ pub(crate) struct Draws {
 impl Draws {
     /// The stream that orders the samples of an epoch. No list of augmentations reaches it.
     pub(crate) const ORDER: u16 = u16::MAX;
+    /// The stream of what a sample is mixed with by, see [`mixing`](super::mixing). No list reaches it either.
+    pub(crate) const MIXING: u16 = u16::MAX - 1;
 
     /// Begins `stream` of `sample` in `epoch`.
     pub(crate) fn new(seed: u64, epoch: u32, sample: u64, stream: u16) -> Self {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::golden::{Golden, tensor_f64, tolerances};
 use burn::tensor::{Device, TensorData};
+use kiln_data::{Batch, MixedTargets};
 use safetensors::SafeTensors;
 
 /// f32 against an f64 reference, a sum over 511 rows.
@@ -85,4 +86,46 @@ fn large_logits_neither_overflow_nor_lose_the_loss() {
 fn tolerances_of_the_manifest_are_read() {
     assert_eq!(tolerances("rel 1e-6, abs 1e-12"), (1e-6, 1e-12));
     assert_eq!(tolerances("2e-6"), (0.0, 0.0));
+}
+
+/// Two images of classes 0 and 1 of three, mixed with each other, their own shares a quarter and three quarters.
+fn mixed_pair(device: &Device) -> Batch {
+    Batch {
+        images: Tensor::zeros([2, 3, 1, 1], device),
+        targets: labels(&[0.0, 1.0], device),
+        labels: vec![0, 1],
+        samples: vec![0, 1],
+        mix: Some(MixedTargets { partner_labels: vec![1, 0], shares: vec![0.25, 0.75] }),
+    }
+}
+
+#[test]
+fn a_mixed_image_costs_its_labels_losses_by_their_shares() {
+    // Probabilities, so that losses are their logarithms.
+    let (first, second) = ([0.5f64, 0.25, 0.25], [0.125f64, 0.75, 0.125]);
+    let logits = [first, second].concat().iter().map(|p| p.ln()).collect::<Vec<_>>();
+    let by_hand = [
+        -(0.25 * first[0].ln() + 0.75 * first[1].ln()), // Mostly the partner, of class 1.
+        -(0.75 * second[1].ln() + 0.25 * second[0].ln()),
+    ];
+    for (name, device) in kiln_device::parity_devices() {
+        let soft = mixed_pair(&device).soft_targets(3, 0.0);
+        let loss = scalar(cross_entropy_soft(tensor2(&logits, 3, &device), soft, 0.0));
+        assert_close(&name, loss, (by_hand[0] + by_hand[1]) / 2.0, 1e-6);
+    }
+}
+
+#[test]
+fn a_mixed_image_is_smoothed_once() {
+    let device = kiln_device::cpu();
+    let rows = [[2.0, -1.0, 0.5], [0.0, 1.5, -3.0]];
+    let of_label =
+        |row: [f64; 3], label: f64| scalar(cross_entropy(tensor2(&row, 3, &device), labels(&[label], &device), 0.1));
+    let want = [
+        0.25 * of_label(rows[0], 0.0) + 0.75 * of_label(rows[0], 1.0),
+        0.75 * of_label(rows[1], 1.0) + 0.25 * of_label(rows[1], 0.0),
+    ];
+    let soft = mixed_pair(&device).soft_targets(3, 0.1);
+    let loss = scalar(cross_entropy_soft(tensor2(&rows.concat(), 3, &device), soft, 0.0));
+    assert_close("smoothed", loss, (want[0] + want[1]) / 2.0, 1e-6);
 }

@@ -88,7 +88,7 @@ impl ScheduleConfig {
 impl AugmentConfig {
     /// What happens to a training image.
     pub fn training(&self) -> Augment {
-        self.with_norm(Augment::train(self.image_size), &self.train)
+        Augment { mix: self.mix.clone(), ..self.with_norm(Augment::train(self.image_size), &self.train) }
     }
 
     /// What happens to a validation image.

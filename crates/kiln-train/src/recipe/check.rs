@@ -120,7 +120,11 @@ impl AugmentConfig {
         }
         for (key, augment) in [("augment.train", self.training()), ("augment.val", self.validation())] {
             let found = augment.validate().err().unwrap_or_default();
-            problems.0.extend(found.into_iter().map(|problem| format!("{key}: {problem}")));
+            let named = |problem: String| match problem.starts_with("mix: ") {
+                true => format!("augment.{problem}"),
+                false => format!("{key}: {problem}"),
+            };
+            problems.0.extend(found.into_iter().map(named));
         }
     }
 }

@@ -116,3 +116,26 @@ fn images_of_another_size_are_asked_of_both_pipelines() {
     assert_eq!(recipe.augment.training().size, [64, 64]);
     assert_eq!(recipe.augment.validation().size, [64, 64]);
 }
+
+#[test]
+fn mixing_is_off_unless_a_recipe_asks_for_it() {
+    assert_eq!(Recipe::default().augment.training().mix, None);
+    let text = "[augment]\nmix = { mixup_alpha = 0.2, cutmix_alpha = 1 }\n[[augment.train]]\nop = 'random_erasing'\n\
+                value = 0\n";
+    let recipe = Recipe::from_toml(text).expect("a recipe");
+    let mixing = Mixing { mixup_alpha: 0.2, cutmix_alpha: 1.0, ..Mixing::default() };
+    assert_eq!(recipe.augment.training().mix, Some(mixing));
+    assert_eq!(recipe.augment.validation().mix, None, "validation sees one image at a time");
+    let written = recipe.to_toml().expect("numbers TOML can hold");
+    assert_eq!(Recipe::from_toml(&written).expect("its own text"), recipe.resolved());
+    assert!(written.contains("switch_probability = 0.5"), "defaults are written out:\n{written}");
+}
+
+#[test]
+fn mixing_that_cannot_work_is_a_problem_under_its_key() {
+    let mut recipe = Recipe::default();
+    recipe.augment.mix = Some(Mixing { mixup_alpha: -1.0, ..Mixing::default() });
+    assert_eq!(problems(&recipe), ["augment.mix: mixup_alpha is -1; it must be a finite number, 0 or more"]);
+    let message = Recipe::from_toml("[augment.mix]\nmixup_alfa = 0.2\n").expect_err("a typing error").to_string();
+    assert!(message.contains("did you mean `mixup_alpha`?"), "{message}");
+}

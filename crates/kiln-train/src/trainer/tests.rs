@@ -4,7 +4,7 @@ use super::*;
 use crate::checkpoint::Checkpoint;
 use crate::report::{Started, StepReport, Stopped};
 use image::{ImageFormat, Rgb, RgbImage};
-use kiln_data::{DataError, Dataset, Sample, Splits};
+use kiln_data::{Augmentation, DataError, Dataset, Mixing, RandomErasing, Sample, Splits};
 use kiln_device::{DeviceRequest, OpenDevice};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -197,6 +197,62 @@ fn a_small_network_learns_and_leaves_a_record() {
     assert_eq!((steps[4].epoch, steps[4].step, steps[4].num_steps), (2, 2, 3));
     assert!(steps.iter().all(|step| step.loss.is_some() && !step.compiling), "a CPU has no late losses");
     assert!(steps[23].run_eta_secs.expect("known by now") >= 0.0);
+}
+
+/// Everything that mixes or erases.
+fn mixed_recipe(epochs: usize) -> Recipe {
+    let mut recipe = recipe(epochs);
+    recipe.augment.mix = Some(Mixing { mixup_alpha: 0.4, cutmix_alpha: 1.0, ..Mixing::default() });
+    let mut steps = recipe.augment.training().steps;
+    steps.push(Augmentation::RandomErasing(RandomErasing::default()));
+    recipe.augment.train = Some(steps);
+    recipe
+}
+
+#[test]
+fn a_mixed_run_trains_and_resumes_to_the_same_bits() {
+    let (whole, parts) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let recipe = mixed_recipe(8);
+    let uninterrupted = train(&recipe, whole.path());
+    let record = record(whole.path());
+    let loss = |line: &Value| line["val_loss"].as_f64().expect("a number");
+    assert!(loss(&record[7]) < 0.9 * loss(&record[0]), "{} {}", record[0], record[7]);
+    assert!(record[7]["val_top1"].as_f64().expect("a number") >= 0.9, "{}", record[7]);
+
+    train_until(&recipe, parts.path(), 3, 1);
+    let resumed = resume(&recipe, parts.path(), &mut ()).expect("a resumed run");
+    assert_eq!(bits(&resumed.model), bits(&uninterrupted.model));
+}
+
+#[test]
+fn a_mixed_step_counts_both_labels_in_the_loss_and_the_larger_share_in_the_accuracy() {
+    let (folder, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let mut recipe = mixed_recipe(1);
+    recipe.data.limit_batches = 1;
+    train(&recipe, folder.path());
+    let found = &record(folder.path())[0];
+
+    // The same step by hand.
+    let trainer = trainer(&recipe, stripes(), other.path());
+    let run = trainer.begin(model(&recipe)).expect("a run");
+    let mut batches = trainer.batches(&trainer.train, &trainer.train_augment, 0);
+    let batch = batches.next().expect("a batch").expect("a good one");
+    let mix = batch.mix.clone().expect("mixed");
+    let logits: Vec<f32> = run.model.forward(batch.images).into_data().try_to_vec().expect("f32");
+    let (mut loss, mut hits) = (0.0, 0);
+    for (index, row) in logits.chunks_exact(2).enumerate() {
+        let row = [f64::from(row[0]), f64::from(row[1])];
+        let log_sum = (row[0].exp() + row[1].exp()).ln();
+        let smoothed = |label: u32| log_sum - 0.9 * row[label as usize] - 0.05 * (row[0] + row[1]);
+        let (own, partner, share) = (batch.labels[index], mix.partner_labels[index], mix.shares[index]);
+        loss += share * smoothed(own) + (1.0 - share) * smoothed(partner);
+        let main = if share < 0.5 { partner } else { own };
+        hits += u32::from(row[main as usize] > row[1 - main as usize]);
+    }
+    let number = |key: &str| found[key].as_f64().expect("a number");
+    assert!((number("train_loss") - loss / 8.0).abs() < 1e-5, "{} by hand, {found}", loss / 8.0);
+    assert_eq!(number("train_top1"), f64::from(hits) / 8.0);
+    assert!(mix.shares.iter().any(|share| *share < 0.5), "a share that tells the two labels apart: {:?}", mix.shares);
 }
 
 #[test]

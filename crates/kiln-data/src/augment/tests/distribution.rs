@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use super::golden::Golden;
 use crate::augment::geometric::random_resized_crop::{CropBox, RandomResizedCrop};
+use crate::augment::mixing::Mixing;
 use crate::augment::philox::Draws;
+use crate::augment::random_erasing::RandomErasing;
 
 /// How many standard errors of the difference the mean of an area or aspect may be off: one honest comparison in 370
 /// exceeds it.
@@ -13,6 +15,8 @@ const STANDARD_ERRORS: f64 = 3.0;
 const STANDARD_ERRORS_OF_POSITIONS: f64 = 5.0;
 /// What two samples of 1e5 may differ in at a quantile of area or aspect; `tolerance` of `dist.json`.
 const QUANTILE_TOLERANCE: f64 = 0.006;
+/// Draws of the laws that don't say how many.
+const NUM_DRAWS: u64 = 100_000;
 
 #[test]
 fn random_resized_crop_draws_boxes_as_torchvision_does() {
@@ -48,6 +52,72 @@ fn the_box_in_the_centre_is_torchvisions() {
         let found = [found.top, found.left, found.height, found.width];
         let want = [0, 1, 2, 3].map(|index| want[index].as_u64().expect("a pixel") as u32);
         assert_eq!(found, want, "{size:?}");
+    }
+}
+
+#[test]
+fn random_erasing_draws_rectangles_as_torchvision_does() {
+    let law = &Golden::open().json("dist.json")["tv_random_erasing_224"];
+    let range = |name: &str| [0, 1].map(|index| law[name][index].as_f64().expect("a number"));
+    let options = RandomErasing { scale: range("scale"), ratio: range("ratio"), ..Default::default() };
+    let regions: Vec<_> = (0..NUM_DRAWS)
+        .filter_map(|sample| options.region(&mut Draws::new(2024, 0, sample, 0), [224, 224]))
+        .map(|[top, left, bottom, right]| [f64::from(bottom - top), f64::from(right - left)])
+        .collect();
+    let count = law["n"].as_f64().expect("a number of draws");
+    let areas = regions.iter().map(|[height, width]| height * width / 224.0 / 224.0).collect();
+    compare_law("random_erasing area", &law["area"], count, areas);
+    // The options' ratio is height over width; the law is of its inverse, as its extreme quantiles show.
+    let aspects = regions.iter().map(|[height, width]| width / height).collect();
+    compare_law("random_erasing aspect", &law["aspect_w_over_h"], count, aspects);
+}
+
+#[test]
+fn mixup_and_cutmix_draw_shares_as_timm_and_torchvision_do() {
+    let facts = Golden::open().json("dist.json");
+    let samples: Vec<u64> = (0..NUM_DRAWS).collect();
+    let mut num_laws = 0;
+    for (name, law) in facts["mixup_cutmix"].as_object().expect("laws by name") {
+        let number = |text: &str| text.parse::<f64>().expect("a number");
+        let (mixing, size) = if let Some(alpha) = name.strip_prefix("mixup_beta_") {
+            (Mixing { mixup_alpha: number(alpha), ..Default::default() }, [224, 224])
+        } else if let Some(options) = name.strip_prefix("cutmix_alpha") {
+            let mut options = options.split('_');
+            let mut next = || number(options.next().expect("alpha_side"));
+            (Mixing { cutmix_alpha: next(), ..Default::default() }, [next() as u32; 2])
+        } else {
+            continue;
+        };
+        num_laws += 1;
+        let shares = mixing.draw(2024, 0, &samples, size).iter().map(|mix| mix.share).collect();
+        compare_law(name, law, law["n"].as_f64().unwrap_or(NUM_DRAWS as f64), shares);
+    }
+    assert!(num_laws >= 4, "{num_laws} laws of mixing");
+}
+
+/// Compares mean and quantiles with a law of `count` draws, in standard errors.
+///
+/// What lies below a quantile is a share of the draws, whose error doesn't depend on the density there.
+fn compare_law(name: &str, law: &Value, count: f64, values: Vec<f64>) {
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let num_values = values.len() as f64;
+    let scatter = (1.0 / num_values + 1.0 / count).sqrt();
+    let mean = values.iter().sum::<f64>() / num_values;
+    let deviation = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / num_values).sqrt();
+    let off = (mean - number(&law["mean"])) / (deviation * scatter);
+    assert!(off.abs() < STANDARD_ERRORS, "{name}: mean {mean}, {off:.2} standard errors off");
+    for (level, quantile) in law["quantiles"].as_object().expect("quantiles by level") {
+        let (level, quantile) = (level.parse::<f64>().expect("a level"), number(quantile));
+        let share = |is_below: fn(&f64, &f64) -> bool| {
+            values.iter().filter(|value| is_below(value, &quantile)).count() as f64 / num_values
+        };
+        // A quantile of whole pixels has a share of the draws to itself.
+        let (below, up_to) = (share(f64::lt), share(f64::le));
+        let allowed = STANDARD_ERRORS * (level * (1.0 - level)).sqrt() * scatter;
+        assert!(
+            (below - allowed..=up_to + allowed).contains(&level),
+            "{name}: {below} to {up_to} lie below the quantile of {level}, {allowed} allowed"
+        );
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
+use super::golden_mixing;
 use crate::augment::color::posterize::PosterizeRange;
 use crate::augment::geometric::affine::Affine;
 use crate::augment::geometric::center_crop::CenterCrop;
@@ -21,7 +22,7 @@ use crate::augment::run::{LaunchCounter, OutputFormat, run_on_host};
 use crate::batch::ImageSlot;
 
 /// Operations in the manifest that are no business of the geometry and pixel operations tested here, or not ours.
-const ELSEWHERE: [&str; 15] = [
+const ELSEWHERE: [&str; 8] = [
     "kornia adjust_brightness on u8/255", // Additive.
     "kornia adjust_contrast on u8/255",   // Towards black.
     "kornia adjust_contrast_mean on u8/255",
@@ -30,13 +31,6 @@ const ELSEWHERE: [&str; 15] = [
     "kornia posterize on u8/255",
     "kornia rotate on u8/255", // With corners aligned.
     "kornia sharpness on u8/255",
-    "label mix",
-    "label mix with lam_adjusted",
-    "timm Mixup batch mode: x*lam + flip(x,0)*(1-lam)",
-    "timm cutmix: box from flip(x,0)",
-    "timm mixup_target smoothing=0.1",
-    "v2.CutMix: inside box pixels come from roll(x,1,0)",
-    "v2.MixUp: out = x*lam + roll(x,1,dim=0)*(1-lam); on u8/255",
 ];
 
 /// A folder of golden files.
@@ -58,20 +52,20 @@ impl Golden {
         serde_json::from_slice(&self.bytes(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    fn bytes(&self, name: &str) -> Vec<u8> {
+    pub(super) fn bytes(&self, name: &str) -> Vec<u8> {
         let path = self.folder.join(name);
         std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 }
 
 /// A golden tensor: bytes stay 0–255, in `[N, C, H, W]`.
-struct Array {
-    shape: [usize; 4],
-    values: Vec<f32>,
+pub(super) struct Array {
+    pub(super) shape: [usize; 4],
+    pub(super) values: Vec<f32>,
     is_u8: bool,
 }
 
-fn array(file: &SafeTensors, key: &str) -> Array {
+pub(super) fn array(file: &SafeTensors, key: &str) -> Array {
     let view = file.tensor(key).unwrap_or_else(|error| panic!("{key}: {error}"));
     let is_u8 = view.dtype() == Dtype::U8;
     let values = match view.dtype() {
@@ -127,16 +121,20 @@ fn transforms_match_torchvision() {
             }
         }
     }
-    let unknown: Vec<_> = skipped.iter().filter(|name| !ELSEWHERE.contains(&name.as_str())).collect();
+    let unknown: Vec<_> = skipped.iter().filter(|name| !is_elsewhere(name)).collect();
     assert!(unknown.is_empty(), "operations that are neither ours nor in the list: {unknown:?}");
     assert!(num_run >= 10, "{num_run} cases run, {} skipped in {}", skipped.len(), golden.describe());
+}
+
+fn is_elsewhere(operation: &str) -> bool {
+    ELSEWHERE.contains(&operation) || golden_mixing::OPERATIONS.contains(&operation)
 }
 
 /// The plan of a case, or the name under which the operation is missing.
 fn plan(case: &Value, input_shape: impl Fn() -> [usize; 4]) -> Result<Plan, String> {
     let (operation, params) = (text(&case["op"]), &case["params"]);
     // First, since some of these have no images as input.
-    if ELSEWHERE.contains(&operation) {
+    if is_elsewhere(operation) {
         return Err(operation.to_owned());
     }
     let is_float = !text(&case["backend"]).contains("uint8");
@@ -429,7 +427,7 @@ impl Class {
 }
 
 /// Asserts that `share` of the values differ by at most `allowed`.
-fn check_share(key: &str, found: &[f32], want: &[f32], [allowed, share]: [f64; 2]) {
+pub(super) fn check_share(key: &str, found: &[f32], want: &[f32], [allowed, share]: [f64; 2]) {
     let differences = found.iter().zip(want).map(|(found, want)| f64::from((found - want).abs()));
     let num_within = differences.clone().filter(|difference| *difference <= allowed).count();
     let found_share = num_within as f64 / want.len() as f64;
@@ -442,7 +440,7 @@ fn check_share(key: &str, found: &[f32], want: &[f32], [allowed, share]: [f64; 2
 }
 
 /// The number before the first clause about `kind`: `1e-5 pointwise ops, 1e-4 interpolation/...`.
-fn tolerance_of(kind: &str, tolerance: &str) -> f64 {
+pub(super) fn tolerance_of(kind: &str, tolerance: &str) -> f64 {
     let clause = tolerance.split([',', ';']).find(|clause| clause.contains(kind));
     let number = clause.and_then(|clause| clause.split_whitespace().next()?.parse().ok());
     number.unwrap_or_else(|| panic!("no tolerance for {kind} in {tolerance:?}"))
@@ -455,11 +453,11 @@ fn number_after(sign: &str, tolerance: &str) -> f64 {
     number.unwrap_or_else(|| panic!("no number after {sign} in {tolerance:?}"))
 }
 
-fn text(value: &Value) -> &str {
+pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("{value} is no string"))
 }
 
-fn integer(value: &Value) -> i64 {
+pub(super) fn integer(value: &Value) -> i64 {
     value.as_i64().unwrap_or_else(|| panic!("{value} is no integer"))
 }
 

@@ -2,6 +2,8 @@
 
 mod distribution;
 mod golden;
+mod golden_mixing;
+mod mixing;
 #[cfg(feature = "cuda")]
 mod nvrtc;
 mod parity;
@@ -118,6 +120,8 @@ fn a_list_that_leaves_images_of_different_shapes_is_a_problem() {
     assert_eq!(validation_problems(|options| options.steps = vec![flip(), resize(), flip()]).len(), 1);
     assert_eq!(validation_problems(|options| options.steps.insert(0, resize())).len(), 0);
     assert_eq!(validation_problems(|options| options.steps = vec![flip()]).len(), 0);
+    let erase = || Augmentation::RandomErasing(RandomErasing::default());
+    assert_eq!(validation_problems(|options| options.steps = vec![resize(), erase()]).len(), 1);
 }
 
 #[test]
