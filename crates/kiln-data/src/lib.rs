@@ -32,11 +32,17 @@ mod dataset;
 mod decode;
 mod error;
 mod loader;
+mod nearest_name;
 mod order;
 mod upload;
 
 pub use augment::{
-    Augment, Augmentation, CenterCrop, Program, RandomHorizontalFlip, RandomResizedCrop, Resize, ResizeTo, augment,
+    AugMix, Augment, Augmentation, AutoAugment, AutoAugmentPolicy, CenterCrop, ColorJitter, Corner, CornerCrop,
+    GaussianBlur, Interpolation, KernelSize, Pad, Padding, PaddingMode, Program, RandAugment, RandomAdjustSharpness,
+    RandomAffine, RandomAutocontrast, RandomCrop, RandomEqualize, RandomGamma, RandomGrayscale, RandomHorizontalFlip,
+    RandomInvert, RandomPerspective, RandomPosterize, RandomResizedCrop, RandomRotation, RandomSolarize,
+    RandomVerticalFlip, Resize, ResizeTo, Shear, Spread, TestTimeViews, ThreeAugment, TimmRandAugment,
+    TimmRandAugmentConfig, TimmWeights, TrivialAugmentWide, augment,
 };
 pub use batch::{Batch, DeviceBatch, HostBatch, ImageSlot};
 pub use dataset::image_folder::ImageFolder;
@@ -44,5 +50,6 @@ pub use dataset::{Dataset, OpenOptions, Sample, Splits, open, scenes};
 pub use decode::{DecodeError, DecodeLimits, ImageFormat, RgbImage, rgb_from_bytes};
 pub use error::DataError;
 pub use loader::{EpochBatches, Loader, LoaderConfig, LoaderCounters, OnError, Skipped};
+pub use nearest_name::with_nearest_name;
 pub use order::EpochOrder;
 pub use upload::{DeviceBatches, batch_to_device};
