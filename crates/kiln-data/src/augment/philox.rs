@@ -340,9 +340,10 @@ mod tests {
         let shares = draws.dirichlet(&[1.0, 1.0]);
         let mut order = [0, 1, 2, 3, 4];
         draws.shuffle(&mut order);
-        let want: [f64; 3] = [0.0, 0.0, 0.0];
+        // What the Python above gives.
+        let want: [f64; 3] = [2.818_984_736_428_437_7, -3.968_678_582_554_782, 0.373_249_432_749_614_64];
         assert!(found.iter().zip(want).all(|(found, want)| (found - want).abs() < 1e-12), "{found:?}");
-        assert!((shares[0] - 0.0).abs() < 1e-12, "{shares:?}");
-        assert_eq!(order, [0, 1, 2, 3, 4]);
+        assert!((shares[0] - 0.094_877_639_824_721_71).abs() < 1e-12, "{shares:?}");
+        assert_eq!(order, [1, 0, 2, 3, 4]);
     }
 }

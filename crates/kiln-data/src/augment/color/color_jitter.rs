@@ -111,7 +111,10 @@ mod tests {
     #[test]
     fn draws_are_pinned() {
         let ops = drawn_ops(&jitter(), 5);
-        assert_eq!(format!("{ops:.4?}"), "");
+        assert_eq!(
+            format!("{ops:.4?}"),
+            "[Hue { turns: 0.0335 }, Saturation { factor: 0.9637 }, Brightness { factor: 0.7881 }, Contrast { factor: 1.5589 }]"
+        );
     }
 
     #[test]

@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn draws_are_pinned() {
         let step = RandomPosterize { bits: 3, probability: 0.3 };
-        assert_eq!(pinned(&step, &PixelOp::Posterize { bits: 3, range: PosterizeRange::Bytes }), [0; 0]);
+        assert_eq!(pinned(&step, &PixelOp::Posterize { bits: 3, range: PosterizeRange::Bytes }), [5, 8]);
     }
 
     #[test]

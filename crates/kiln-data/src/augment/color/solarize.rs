@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn draws_are_pinned() {
         let step = RandomSolarize { threshold: 200.0, probability: 0.3 };
-        assert_eq!(pinned(&step, &PixelOp::Solarize { threshold: 200.0 }), [0; 0]);
+        assert_eq!(pinned(&step, &PixelOp::Solarize { threshold: 200.0 }), [5, 8]);
     }
 
     #[test]

@@ -172,7 +172,7 @@ mod tests {
     fn draws_are_pinned() {
         let Affine { angle_degrees, translate, scale, shear_degrees } = affine(7);
         let found = [angle_degrees, translate[0], translate[1], scale, shear_degrees[0]];
-        let want: [f64; 5] = [0.0; 5];
+        let want: [f64; 5] = [-16.544_589_175_725_15, -13.0, 7.0, 1.944_769_264_479_616_8, 17.608_087_245_251_88];
         assert!(found.iter().zip(want).all(|(found, want)| (found - want).abs() < 1e-9), "{found:?}");
     }
 

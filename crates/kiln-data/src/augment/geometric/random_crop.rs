@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn draws_are_pinned() {
-        assert_eq!([0, 1, 2, 3].map(corner), [[0.0, 0.0]; 4]);
+        assert_eq!([0, 1, 2, 3].map(corner), [[0.0, -1.0], [-2.0, 0.0], [1.0, 2.0], [2.0, -1.0]]);
     }
 
     #[test]

@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn draws_are_pinned() {
-        assert_eq!(corners(3), [[0.0; 2]; 4]);
+        assert_eq!(corners(3), [[7.0, 2.0], [32.0, 4.0], [31.0, 15.0], [10.0, 14.0]]);
     }
 
     #[test]

@@ -108,7 +108,7 @@ mod tests {
     fn draws_are_pinned() {
         let rotation = RandomRotation::new(Spread::Within(15.0));
         let angles = [0, 1, 2].map(|sample| angle(&drawn(&rotation, sample)));
-        let want: [f64; 3] = [0.0; 3];
+        let want: [f64; 3] = [-0.942_404_449_826_853, -5.188_098_563_898_457, 4.749_465_816_369_28];
         assert!(angles.iter().zip(want).all(|(angle, want)| (angle - want).abs() < 1e-9), "{angles:?}");
     }
 

@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn draws_are_pinned() {
         let found = [0, 1, 2].map(|sample| drawn(&GaussianBlur::default(), sample).1);
-        let want: [f64; 3] = [0.0; 3];
+        let want: [f64; 3] = [0.747_636_943_831_839_7, 0.963_199_643_296_287_7, 1.569_810_900_987_408_4];
         assert!(found.iter().zip(want).all(|(found, want)| (found - want).abs() < 1e-12), "{found:?}");
     }
 
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(taps(Some(KernelSize::Square(9)), 1.0), [9, 9]);
         // x comes first in a recipe, y in an operation.
         assert_eq!(taps(Some(KernelSize::Each([5, 3])), 1.0), [3, 5]);
-        assert_eq!(taps(None, f64::INFINITY), [101, 101]);
+        assert_eq!(taps(None, 1e9), [101, 101]);
     }
 
     #[test]

@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn draws_are_pinned() {
         let step = RandomAdjustSharpness { sharpness_factor: 2.0, probability: 0.3 };
-        assert_eq!(pinned(&step, &PixelOp::Sharpness { factor: 2.0 }), [0; 0]);
+        assert_eq!(pinned(&step, &PixelOp::Sharpness { factor: 2.0 }), [5, 8]);
     }
 
     #[test]

@@ -223,7 +223,13 @@ mod tests {
     fn draws_are_pinned() {
         let found: Vec<String> =
             (0..4).map(|sample| format!("{:.3?}", drawn(AutoAugmentPolicy::Cifar10, sample))).collect();
-        assert_eq!(found, [""; 4]);
+        let want = [
+            "[(Color, 1.300), (Brightness, 0.300)]",
+            "[(Color, 0.300)]",
+            "[(Rotate, 6.667)]",
+            "[(TranslateY, -33.000), (Sharpness, 0.400)]",
+        ];
+        assert_eq!(found, want);
     }
 
     #[test]

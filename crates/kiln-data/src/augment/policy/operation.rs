@@ -179,7 +179,7 @@ mod tests {
         assert!(near(position(Operation::ShearY, 0.5), [4.0, 8.0]));
         assert!(near(position(Operation::TranslateX, 3.0), [1.0, 6.0]));
         assert!(near(position(Operation::TranslateY, -3.0), [4.0, 9.0]));
-        assert!(near(position(Operation::Rotate, 90.0), [9.0, 11.0]));
+        assert!(near(position(Operation::Rotate, 90.0), [9.0, -1.0]));
     }
 
     #[test]

@@ -104,7 +104,13 @@ mod tests {
     #[test]
     fn draws_are_pinned() {
         let found: Vec<String> = (0..4).map(|sample| format!("{:.3?}", drawn(sample))).collect();
-        assert_eq!(found, [""; 4]);
+        let want = [
+            "[(TranslateX, -30.000), (Color, 0.730)]",
+            "[(Brightness, 0.730), (Identity, 0.000)]",
+            "[(Identity, 0.000), (ShearX, 0.090)]",
+            "[(Brightness, 0.730), (ShearX, -0.090)]",
+        ];
+        assert_eq!(found, want);
     }
 
     #[test]

@@ -93,7 +93,15 @@ mod tests {
     #[test]
     fn draws_are_pinned() {
         let found: Vec<String> = (0..6).map(|sample| format!("{:.3?}", drawn(sample))).collect();
-        assert_eq!(found, [""; 6]);
+        let want = [
+            "(TranslateX, 2.000)",
+            "(Brightness, 0.538)",
+            "(Identity, 0.000)",
+            "(Brightness, 0.769)",
+            "(Brightness, 0.142)",
+            "(Brightness, 1.000)",
+        ];
+        assert_eq!(found, want);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::*;
 const SIZES: [[u32; 2]; 5] = [[1, 1], [1, 20_000], [20_000, 1], [2, 3], [40, 30]];
 
 /// Numbers that options don't expect.
-fn number() -> impl Strategy<Value = f64> {
+fn number() -> BoxedStrategy<f64> {
     prop_oneof![
         Just(f64::NAN),
         Just(f64::INFINITY),
@@ -23,63 +23,71 @@ fn number() -> impl Strategy<Value = f64> {
         -2.0..2.0f64,
         -400.0..400.0f64,
     ]
+    .boxed()
 }
 
-fn count() -> impl Strategy<Value = u32> {
-    prop_oneof![Just(0), Just(1), Just(u32::MAX), Just(65_535), 0..40u32]
+fn count() -> BoxedStrategy<u32> {
+    prop_oneof![Just(0), Just(1), Just(u32::MAX), Just(65_535), 0..40u32].boxed()
 }
 
-fn pair() -> impl Strategy<Value = [f64; 2]> {
-    [number(), number()]
+fn pair() -> BoxedStrategy<[f64; 2]> {
+    [number(), number()].boxed()
 }
 
-fn spread() -> impl Strategy<Value = Spread> {
-    prop_oneof![number().prop_map(Spread::Within), pair().prop_map(Spread::Between)]
+fn spread() -> BoxedStrategy<Spread> {
+    prop_oneof![number().prop_map(Spread::Within), pair().prop_map(Spread::Between)].boxed()
 }
 
-fn interpolation() -> impl Strategy<Value = Interpolation> {
+fn interpolation() -> BoxedStrategy<Interpolation> {
     use Interpolation::{Bicubic, Bilinear, Nearest, NearestExact};
-    prop_oneof![Just(Nearest), Just(NearestExact), Just(Bilinear), Just(Bicubic)]
+    prop_oneof![Just(Nearest), Just(NearestExact), Just(Bilinear), Just(Bicubic)].boxed()
 }
 
-fn padding() -> impl Strategy<Value = Padding> {
+fn padding() -> BoxedStrategy<Padding> {
     prop_oneof![
         count().prop_map(Padding::All),
         [count(), count()].prop_map(Padding::Sides),
         [count(), count(), count(), count()].prop_map(Padding::Each)
     ]
+    .boxed()
 }
 
-fn padding_mode() -> impl Strategy<Value = PaddingMode> {
+fn padding_mode() -> BoxedStrategy<PaddingMode> {
     use PaddingMode::{Constant, Edge, Reflect, Symmetric};
-    prop_oneof![Just(Constant), Just(Edge), Just(Reflect), Just(Symmetric)]
+    prop_oneof![Just(Constant), Just(Edge), Just(Reflect), Just(Symmetric)].boxed()
 }
 
-fn geometric() -> impl Strategy<Value = Augmentation> {
+fn geometric() -> BoxedStrategy<Augmentation> {
     prop_oneof![
-        (pair(), pair(), interpolation(), any::<bool>()).prop_map(|(scale, ratio, interpolation, antialias)| {
-            Augmentation::RandomResizedCrop(RandomResizedCrop { scale, ratio, interpolation, antialias })
-        }),
-        ([count(), count()], padding(), padding_mode()).prop_map(|(size, padding, padding_mode)| {
-            Augmentation::RandomCrop(RandomCrop { size: Some(size), padding, padding_mode, fill: [9; 3] })
-        }),
-        ([count(), count()], interpolation()).prop_map(|(size, interpolation)| {
-            Augmentation::Resize(Resize { interpolation, ..Resize::new(ResizeTo::Exactly(size)) })
-        }),
-        [count(), count()].prop_map(|size| {
-            Augmentation::CornerCrop(CornerCrop { corner: Corner::BottomRight, size: Some(size) })
-        }),
-        [count(), count()].prop_map(|size| Augmentation::CenterCrop(CenterCrop { size: Some(size) })),
+        (pair(), pair(), interpolation(), any::<bool>())
+            .prop_map(|(scale, ratio, interpolation, antialias)| {
+                Augmentation::RandomResizedCrop(RandomResizedCrop { scale, ratio, interpolation, antialias })
+            })
+            .boxed(),
+        ([count(), count()], padding(), padding_mode())
+            .prop_map(|(size, padding, padding_mode)| {
+                Augmentation::RandomCrop(RandomCrop { size: Some(size), padding, padding_mode, fill: [9; 3] })
+            })
+            .boxed(),
+        ([count(), count()], interpolation())
+            .prop_map(|(size, interpolation)| {
+                Augmentation::Resize(Resize { interpolation, ..Resize::new(ResizeTo::Exactly(size)) })
+            })
+            .boxed(),
+        [count(), count()]
+            .prop_map(|size| { Augmentation::CornerCrop(CornerCrop { corner: Corner::BottomRight, size: Some(size) }) })
+            .boxed(),
+        [count(), count()].prop_map(|size| Augmentation::CenterCrop(CenterCrop { size: Some(size) })).boxed(),
         (padding(), padding_mode())
             .prop_map(|(padding, padding_mode)| { Augmentation::Pad(Pad { padding_mode, ..Pad::new(padding) }) }),
-        number().prop_map(|probability| Augmentation::RandomVerticalFlip(RandomVerticalFlip { probability })),
-        (spread(), interpolation(), any::<bool>(), proptest::option::of(pair())).prop_map(
-            |(degrees, interpolation, expand, center)| {
+        number().prop_map(|probability| Augmentation::RandomVerticalFlip(RandomVerticalFlip { probability })).boxed(),
+        (spread(), interpolation(), any::<bool>(), proptest::option::of(pair()))
+            .prop_map(|(degrees, interpolation, expand, center)| {
                 Augmentation::RandomRotation(RandomRotation { degrees, interpolation, expand, center, fill: [1; 3] })
-            }
-        ),
-        (spread(), pair(), pair(), [number(), number(), number(), number()], proptest::option::of(pair())).prop_map(
-            |(degrees, translate, scale, shear, center)| {
+            })
+            .boxed(),
+        (spread(), pair(), pair(), [number(), number(), number(), number()], proptest::option::of(pair()))
+            .prop_map(|(degrees, translate, scale, shear, center)| {
                 Augmentation::RandomAffine(RandomAffine {
                     translate: Some(translate),
                     scale: Some(scale),
@@ -87,72 +95,97 @@ fn geometric() -> impl Strategy<Value = Augmentation> {
                     center,
                     ..RandomAffine::new(degrees)
                 })
-            }
-        ),
-        (number(), number()).prop_map(|(distortion_scale, probability)| {
-            Augmentation::RandomPerspective(RandomPerspective { distortion_scale, probability, ..Default::default() })
-        }),
+            })
+            .boxed(),
+        (number(), number())
+            .prop_map(|(distortion_scale, probability)| {
+                Augmentation::RandomPerspective(RandomPerspective {
+                    distortion_scale,
+                    probability,
+                    ..Default::default()
+                })
+            })
+            .boxed(),
     ]
+    .boxed()
 }
 
-fn coloured() -> impl Strategy<Value = Augmentation> {
+fn coloured() -> BoxedStrategy<Augmentation> {
     prop_oneof![
-        (spread(), spread(), spread(), spread()).prop_map(|(brightness, contrast, saturation, hue)| {
-            Augmentation::ColorJitter(ColorJitter { brightness, contrast, saturation, hue })
-        }),
-        number().prop_map(|probability| Augmentation::RandomGrayscale(RandomGrayscale { probability })),
-        number().prop_map(|probability| Augmentation::RandomEqualize(RandomEqualize { probability })),
-        number().prop_map(|probability| Augmentation::RandomAutocontrast(RandomAutocontrast { probability })),
-        (number(), number()).prop_map(|(threshold, probability)| {
-            Augmentation::RandomSolarize(RandomSolarize { threshold, probability })
-        }),
-        count().prop_map(|bits| Augmentation::RandomPosterize(RandomPosterize { bits, probability: 1.0 })),
+        (spread(), spread(), spread(), spread())
+            .prop_map(|(brightness, contrast, saturation, hue)| {
+                Augmentation::ColorJitter(ColorJitter { brightness, contrast, saturation, hue })
+            })
+            .boxed(),
+        number().prop_map(|probability| Augmentation::RandomGrayscale(RandomGrayscale { probability })).boxed(),
+        number().prop_map(|probability| Augmentation::RandomEqualize(RandomEqualize { probability })).boxed(),
+        number().prop_map(|probability| Augmentation::RandomAutocontrast(RandomAutocontrast { probability })).boxed(),
+        (number(), number())
+            .prop_map(|(threshold, probability)| {
+                Augmentation::RandomSolarize(RandomSolarize { threshold, probability })
+            })
+            .boxed(),
+        count().prop_map(|bits| Augmentation::RandomPosterize(RandomPosterize { bits, probability: 1.0 })).boxed(),
         (pair(), number())
             .prop_map(|(gamma, gain)| { Augmentation::RandomGamma(RandomGamma { gamma, gain, probability: 1.0 }) }),
-        number().prop_map(|sharpness_factor| {
-            Augmentation::RandomAdjustSharpness(RandomAdjustSharpness { sharpness_factor, probability: 1.0 })
-        }),
-        ([count(), count()], pair()).prop_map(|(sides, sigma)| {
-            let kernel_size = (sides[0] > 3).then_some(KernelSize::Each(sides));
-            Augmentation::GaussianBlur(GaussianBlur { kernel_size, sigma, probability: 1.0 })
-        }),
-    ]
-}
-
-fn policy() -> impl Strategy<Value = Augmentation> {
-    prop_oneof![
-        (count(), interpolation()).prop_map(|(num_magnitude_bins, interpolation)| {
-            Augmentation::TrivialAugmentWide(TrivialAugmentWide { num_magnitude_bins, interpolation, fill: None })
-        }),
-        (count(), count(), count()).prop_map(|(num_ops, magnitude, num_magnitude_bins)| {
-            Augmentation::RandAugment(RandAugment { num_ops, magnitude, num_magnitude_bins, ..Default::default() })
-        }),
-        (number(), count(), number(), number(), number()).prop_map(|(magnitude, num_ops, probability, std, most)| {
-            let config = TimmRandAugmentConfig {
-                magnitude,
-                num_ops,
-                probability,
-                magnitude_std: std,
-                magnitude_max: Some(most),
-                ..Default::default()
-            };
-            Augmentation::TimmRandAugment(TimmRandAugment { config, ..Default::default() })
-        }),
-        (count(), count(), count(), number()).prop_map(|(severity, mixture_width, depth, alpha)| {
-            Augmentation::AugMix(AugMix {
-                severity,
-                mixture_width,
-                chain_depth: Some(depth),
-                alpha,
-                ..Default::default()
+        number()
+            .prop_map(|sharpness_factor| {
+                Augmentation::RandomAdjustSharpness(RandomAdjustSharpness { sharpness_factor, probability: 1.0 })
             })
-        }),
-        number().prop_map(|color_jitter| Augmentation::ThreeAugment(ThreeAugment { color_jitter })),
+            .boxed(),
+        ([count(), count()], pair())
+            .prop_map(|(sides, sigma)| {
+                let kernel_size = (sides[0] > 3).then_some(KernelSize::Each(sides));
+                Augmentation::GaussianBlur(GaussianBlur { kernel_size, sigma, probability: 1.0 })
+            })
+            .boxed(),
     ]
+    .boxed()
 }
 
-fn step() -> impl Strategy<Value = Augmentation> {
-    prop_oneof![geometric(), coloured(), policy()]
+fn policy() -> BoxedStrategy<Augmentation> {
+    prop_oneof![
+        (count(), interpolation())
+            .prop_map(|(num_magnitude_bins, interpolation)| {
+                Augmentation::TrivialAugmentWide(TrivialAugmentWide { num_magnitude_bins, interpolation, fill: None })
+            })
+            .boxed(),
+        (count(), count(), count())
+            .prop_map(|(num_ops, magnitude, num_magnitude_bins)| {
+                Augmentation::RandAugment(RandAugment { num_ops, magnitude, num_magnitude_bins, ..Default::default() })
+            })
+            .boxed(),
+        (number(), count(), number(), number(), number())
+            .prop_map(|(magnitude, num_ops, probability, std, most)| {
+                let config = TimmRandAugmentConfig {
+                    magnitude,
+                    num_ops,
+                    probability,
+                    magnitude_std: std,
+                    magnitude_max: Some(most),
+                    ..Default::default()
+                };
+                Augmentation::TimmRandAugment(TimmRandAugment { config, ..Default::default() })
+            })
+            .boxed(),
+        (count(), count(), count(), number())
+            .prop_map(|(severity, mixture_width, depth, alpha)| {
+                Augmentation::AugMix(AugMix {
+                    severity,
+                    mixture_width,
+                    chain_depth: Some(depth),
+                    alpha,
+                    ..Default::default()
+                })
+            })
+            .boxed(),
+        number().prop_map(|color_jitter| Augmentation::ThreeAugment(ThreeAugment { color_jitter })).boxed(),
+    ]
+    .boxed()
+}
+
+fn step() -> BoxedStrategy<Augmentation> {
+    prop_oneof![geometric(), coloured(), policy()].boxed()
 }
 
 proptest! {
