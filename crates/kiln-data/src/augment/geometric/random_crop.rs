@@ -13,6 +13,9 @@ use crate::augment::philox::Draws;
 use crate::augment::program::Program;
 use crate::augment::step::{Output, Step};
 
+/// Sides of a crop that is filled with anything but a colour: a resize reads all of it.
+const MAX_MIRRORED: u32 = 4096;
+
 /// Options.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -36,16 +39,25 @@ impl Default for RandomCrop {
 
 impl Step for RandomCrop {
     fn problems(&self) -> Vec<String> {
-        self.size.and_then(crop_problem).into_iter().chain(self.padding.problem()).collect()
+        let mode = self.padding_mode;
+        let is_large = |size: &[u32; 2]| mode != PaddingMode::Constant && size.iter().any(|side| *side > MAX_MIRRORED);
+        let large = self.size.filter(is_large);
+        let large = large.map(|size| format!("size is {size:?}; with this padding_mode at most {MAX_MIRRORED} pixels"));
+        self.size.and_then(crop_problem).or(large).into_iter().chain(self.padding.problem()).collect()
     }
 
     fn draw(&self, draws: &mut Draws, program: &mut Program, output: &Output) {
         let crop = self.size.unwrap_or(output.size);
         let [before, after] = self.padding.before_and_after();
-        self.padding_mode.pad(program, before, after, self.fill);
         let image = program.size();
-        let missing = [0, 1].map(|axis| crop[axis].saturating_sub(image[axis]));
-        self.padding_mode.pad(program, missing, missing, self.fill);
+        // One padding of both, since an image has one border.
+        let missing = |axis: usize| {
+            let padded = image[axis].saturating_add(before[axis]).saturating_add(after[axis]);
+            let missing = crop[axis].saturating_sub(padded);
+            if self.padding_mode == PaddingMode::Constant { missing } else { missing.min(MAX_MIRRORED) }
+        };
+        let [before, after] = [before, after].map(|sides| [0, 1].map(|axis| sides[axis].saturating_add(missing(axis))));
+        self.padding_mode.pad(program, before, after, self.fill);
         let image = program.size();
         let corner = [0, 1].map(|axis| draws.below(u64::from(image[axis].saturating_sub(crop[axis])) + 1) as i64);
         program.crop(corner, crop);
@@ -99,5 +111,7 @@ mod tests {
         assert_eq!(problems(Some([0, 3]), Padding::All(70_000)), 2);
         assert_eq!(problems(Some([3, 70_000]), Padding::All(0)), 1);
         assert_eq!(problems(None, Padding::Sides([4, 4])), 0);
+        let mirrored = RandomCrop { size: Some([3, 5000]), padding_mode: PaddingMode::Reflect, ..Default::default() };
+        assert_eq!(mirrored.problems().len(), 1);
     }
 }
