@@ -32,12 +32,18 @@ mod dataset;
 mod decode;
 mod error;
 mod loader;
+mod nearest_name;
 mod order;
 mod upload;
 
 pub use augment::{
-    Augment, Augmentation, CenterCrop, EraseValue, MemoryOrder, Mix, MixedTargets, Mixing, OutputType, Program,
-    RandomErasing, RandomHorizontalFlip, RandomResizedCrop, RandomValue, Resize, ResizeTo, augment,
+    AugMix, Augment, Augmentation, AutoAugment, AutoAugmentPolicy, CenterCrop, ColorJitter, Corner, CornerCrop,
+    EraseValue, GaussianBlur, Interpolation, KernelSize, MemoryOrder, Mix, MixedTargets, Mixing, OutputType, Pad,
+    Padding, PaddingMode, Program, RandAugment, RandomAdjustSharpness, RandomAffine, RandomAutocontrast, RandomCrop,
+    RandomEqualize, RandomErasing, RandomGamma, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomPerspective,
+    RandomPosterize, RandomResizedCrop, RandomRotation, RandomSolarize, RandomValue, RandomVerticalFlip, Resize,
+    ResizeTo, Shear, Spread, TestTimeViews, ThreeAugment, TimmRandAugment, TimmRandAugmentConfig, TimmWeights,
+    TrivialAugmentWide, augment,
 };
 pub use batch::{Batch, DeviceBatch, HostBatch, ImageSlot};
 pub use dataset::image_folder::ImageFolder;
@@ -45,5 +51,6 @@ pub use dataset::{Dataset, OpenOptions, Sample, Splits, open, scenes};
 pub use decode::{DecodeError, DecodeLimits, ImageFormat, RgbImage, rgb_from_bytes};
 pub use error::DataError;
 pub use loader::{EpochBatches, Loader, LoaderConfig, LoaderCounters, OnError, Skipped};
+pub use nearest_name::with_nearest_name;
 pub use order::EpochOrder;
 pub use upload::{DeviceBatches, batch_to_device};

@@ -16,7 +16,7 @@
 //! - a crop beyond the border, then a resize: torchvision blends the image with the fill around it, we
 //!   decide by the centre of each output pixel which of the two it shows;
 //! - what one rotation or shear pushes out of the frame, a later one can bring back, where torchvision has fill;
-//! - padding by a border of an image that has been padded by one continues the first;
+//! - an image padded twice with its border goes on as the first padding began, where torchvision mirrors the mirror;
 //! - a chain has one filter, the best of its steps', and one fill, the last step's that names one. A chain that makes
 //!   smaller with an antialiased filter and turns is averaged over a grid of samples in each output pixel.
 
@@ -269,10 +269,14 @@ impl Axis {
         self.length = length;
     }
 
-    /// Lengthens the image to `length`, `before` pixels of it in front, filled with what `border` finds.
+    /// Lengthens the image to `length`, `before` pixels of it in front, filled with what `border` finds. An image that
+    /// was padded so before goes on as it began: only one border fits an axis.
     fn pad(&mut self, before: u32, length: u32, border: Border) {
         let [first, end] = self.visible();
-        let inside = [self.taps[0].max(first), self.taps[1].min(end)];
+        let (border, source) = self.fold.unwrap_or((border, self.taps));
+        let inside = [source[0].max(first), source[1].min(end)];
+        let is_all_padding = self.fold.is_some() && inside[0] >= inside[1];
+        let inside = if is_all_padding { source } else { inside };
         self.origin -= self.step * f64::from(before);
         self.length = length;
         self.content = [0.0, f64::from(length)];
@@ -431,6 +435,25 @@ mod tests {
     fn a_pixel_that_is_alone_is_its_own_neighbour() {
         for border in [Border::Edge, Border::Reflect, Border::Symmetric] {
             assert_eq!([-3, 7, 9].map(|index| border.fold(index, [7, 8])), [7; 3]);
+        }
+    }
+
+    #[test]
+    fn a_padded_image_that_is_padded_again_reads_only_the_source() {
+        for (first, second) in [(Border::Edge, Border::Edge), (Border::Reflect, Border::Symmetric)] {
+            let mut geometry = Geometry::new(4, 3);
+            geometry.pad([1, 2], [1, 2], Some(first));
+            geometry.pad([5, 9], [5, 9], Some(second));
+            assert_eq!(geometry.size(), [15, 26]);
+            let (border, inside) = geometry.columns.fold.expect("a border");
+            assert_eq!((border, inside), (first, [0, 4]));
+            for index in geometry.columns.taps[0]..geometry.columns.taps[1] {
+                assert!((0..4).contains(&geometry.columns.source_pixel(index)), "{index}");
+            }
+            // A crop of nothing but padding, padded.
+            geometry.crop([0, 0], [2, 2]);
+            geometry.pad([1, 1], [1, 1], Some(second));
+            assert_eq!(geometry.columns.fold.expect("a border").1, [0, 4]);
         }
     }
 

@@ -10,7 +10,7 @@
 //! A draw depends on the seed, the epoch and the index of the sample alone: not on the batch, the number of workers,
 //! the device or whether the run was resumed. The kernel draws nothing; it is a function of pixels and records.
 //!
-//! A new augmentation is a file with its options, defaults and draw, and one arm in [`Augmentation`].
+//! A new augmentation is a file with its options, defaults and draw ([`Step`]), and two lines in [`Augmentation`].
 //! Mixing, which needs two images, is no step: see [`Mixing`].
 
 mod backend;
@@ -18,39 +18,75 @@ mod color;
 mod erase;
 mod geometric;
 mod geometry;
+mod interpolation;
 mod levels;
 mod mixing;
 mod neighbourhood;
 mod output;
 mod philox;
 mod pixel_op;
+mod policy;
 mod program;
 mod random_erasing;
 mod record;
 mod resample;
 mod run;
+mod spread;
 mod statistics;
+mod step;
 mod taps;
 mod warp;
 
 use burn::tensor::{DType, Int, Tensor, TensorData};
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use color::autocontrast::RandomAutocontrast;
+pub use color::color_jitter::ColorJitter;
+pub use color::equalize::RandomEqualize;
+pub use color::gamma::RandomGamma;
+pub use color::grayscale::RandomGrayscale;
+pub use color::invert::RandomInvert;
+pub use color::posterize::RandomPosterize;
+pub use color::solarize::RandomSolarize;
 pub use geometric::center_crop::CenterCrop;
+pub use geometric::corner_crop::{Corner, CornerCrop};
+pub use geometric::pad::{Pad, Padding, PaddingMode};
+pub use geometric::random_affine::{RandomAffine, Shear};
+pub use geometric::random_crop::RandomCrop;
 pub use geometric::random_horizontal_flip::RandomHorizontalFlip;
+pub use geometric::random_perspective::RandomPerspective;
 pub use geometric::random_resized_crop::RandomResizedCrop;
+pub use geometric::random_rotation::RandomRotation;
+pub use geometric::random_vertical_flip::RandomVerticalFlip;
 pub use geometric::resize::{Resize, ResizeTo};
+pub use geometric::views::TestTimeViews;
+pub use interpolation::Interpolation;
 pub use mixing::{Mix, MixedTargets, Mixing};
 pub(crate) use mixing::{labels_on_device, one_hot};
+pub use neighbourhood::gaussian_blur::{GaussianBlur, KernelSize};
+pub use neighbourhood::sharpness::RandomAdjustSharpness;
 pub use output::{MemoryOrder, OutputType};
 pub(crate) use philox::Draws;
+pub use policy::aug_mix::AugMix;
+pub use policy::auto_augment::{AutoAugment, AutoAugmentPolicy};
+pub use policy::rand_augment::RandAugment;
+pub use policy::three_augment::ThreeAugment;
+pub use policy::timm::TimmRandAugment;
+pub use policy::timm_string::{TimmRandAugmentConfig, TimmWeights};
+pub use policy::trivial_augment_wide::TrivialAugmentWide;
 pub use program::Program;
 pub use random_erasing::{EraseValue, RandomErasing, RandomValue};
+pub use spread::Spread;
 
 use crate::batch::{Batch, DeviceBatch};
+use crate::nearest_name::with_nearest_name;
 use geometry::Filter;
+use program::MAX_LAYERS;
 use record::Records;
 use run::{LaunchCounter, OutputFormat};
+use step::{Output, Step};
 
 /// Mean of ImageNet's channels, 0–1; torchvision's numbers.
 const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
@@ -77,51 +113,147 @@ const MAX_STEPS: usize = 1000;
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "op", rename_all = "snake_case")]
+#[serde(remote = "Self", tag = "op", rename_all = "snake_case")]
 pub enum Augmentation {
     /// A random part of the image, stretched to the size of the output.
     RandomResizedCrop(RandomResizedCrop),
+    /// A random part of the image in its own scale, after padding.
+    RandomCrop(RandomCrop),
     /// The whole image, to a shorter side or to a height and width.
     Resize(Resize),
     /// The middle of the image.
     CenterCrop(CenterCrop),
+    /// A corner of the image.
+    CornerCrop(CornerCrop),
+    /// Pixels around the image.
+    Pad(Pad),
     /// Mirrors left and right.
     RandomHorizontalFlip(RandomHorizontalFlip),
     /// Paints over a random rectangle.
     RandomErasing(RandomErasing),
+    /// Mirrors top and bottom.
+    RandomVerticalFlip(RandomVerticalFlip),
+    /// Turns the image.
+    RandomRotation(RandomRotation),
+    /// Turns, moves, scales and shears the image.
+    RandomAffine(RandomAffine),
+    /// Moves the corners of the image inwards.
+    RandomPerspective(RandomPerspective),
+    /// Brightness, contrast, saturation and hue, in random order.
+    ColorJitter(ColorJitter),
+    /// Takes the colour away.
+    RandomGrayscale(RandomGrayscale),
+    /// Makes a negative.
+    RandomInvert(RandomInvert),
+    /// Inverts what is bright.
+    RandomSolarize(RandomSolarize),
+    /// Leaves fewer steps between black and white.
+    RandomPosterize(RandomPosterize),
+    /// Stretches each channel from black to white.
+    RandomAutocontrast(RandomAutocontrast),
+    /// Flattens the histogram of each channel.
+    RandomEqualize(RandomEqualize),
+    /// Raises every value to a power.
+    RandomGamma(RandomGamma),
+    /// Sharpens or smooths.
+    RandomAdjustSharpness(RandomAdjustSharpness),
+    /// Blurs.
+    GaussianBlur(GaussianBlur),
+    /// One operation of random strength.
+    TrivialAugmentWide(TrivialAugmentWide),
+    /// A few operations of one strength.
+    RandAugment(RandAugment),
+    /// The same as timm does it, from its string.
+    TimmRandAugment(TimmRandAugment),
+    /// One of the pairs of operations that were searched for.
+    AutoAugment(AutoAugment),
+    /// The image blended with augmented copies of itself.
+    AugMix(AugMix),
+    /// Grey, solarized or blurred; then colour jitter.
+    ThreeAugment(ThreeAugment),
 }
 
 impl Augmentation {
-    /// The step's name in a recipe.
-    fn op(&self) -> &'static str {
+    /// The step's name in a recipe, and what it does.
+    fn step(&self) -> (&'static str, &dyn Step) {
         match self {
-            Self::RandomResizedCrop(_) => "random_resized_crop",
-            Self::Resize(_) => "resize",
-            Self::CenterCrop(_) => "center_crop",
-            Self::RandomHorizontalFlip(_) => "random_horizontal_flip",
-            Self::RandomErasing(_) => "random_erasing",
+            Self::RandomResizedCrop(step) => ("random_resized_crop", step),
+            Self::RandomCrop(step) => ("random_crop", step),
+            Self::Resize(step) => ("resize", step),
+            Self::CenterCrop(step) => ("center_crop", step),
+            Self::CornerCrop(step) => ("corner_crop", step),
+            Self::Pad(step) => ("pad", step),
+            Self::RandomHorizontalFlip(step) => ("random_horizontal_flip", step),
+            Self::RandomVerticalFlip(step) => ("random_vertical_flip", step),
+            Self::RandomErasing(step) => ("random_erasing", step),
+            Self::RandomRotation(step) => ("random_rotation", step),
+            Self::RandomAffine(step) => ("random_affine", step),
+            Self::RandomPerspective(step) => ("random_perspective", step),
+            Self::ColorJitter(step) => ("color_jitter", step),
+            Self::RandomGrayscale(step) => ("random_grayscale", step),
+            Self::RandomInvert(step) => ("random_invert", step),
+            Self::RandomSolarize(step) => ("random_solarize", step),
+            Self::RandomPosterize(step) => ("random_posterize", step),
+            Self::RandomAutocontrast(step) => ("random_autocontrast", step),
+            Self::RandomEqualize(step) => ("random_equalize", step),
+            Self::RandomGamma(step) => ("random_gamma", step),
+            Self::RandomAdjustSharpness(step) => ("random_adjust_sharpness", step),
+            Self::GaussianBlur(step) => ("gaussian_blur", step),
+            Self::TrivialAugmentWide(step) => ("trivial_augment_wide", step),
+            Self::RandAugment(step) => ("rand_augment", step),
+            Self::TimmRandAugment(step) => ("timm_rand_augment", step),
+            Self::AutoAugment(step) => ("auto_augment", step),
+            Self::AugMix(step) => ("aug_mix", step),
+            Self::ThreeAugment(step) => ("three_augment", step),
         }
     }
 
-    fn problems(&self) -> Vec<String> {
-        match self {
-            Self::RandomResizedCrop(step) => step.problems(),
-            Self::Resize(step) => step.problems(),
-            Self::CenterCrop(step) => step.problems(),
-            Self::RandomHorizontalFlip(step) => step.problems(),
-            Self::RandomErasing(step) => step.problems(),
-        }
+    /// Whether the step decides the size and the shape of the image, whatever they were.
+    fn sets_shape(&self) -> bool {
+        let (Self::RandomResizedCrop(_)
+        | Self::RandomCrop(_)
+        | Self::Resize(_)
+        | Self::CenterCrop(_)
+        | Self::CornerCrop(_)) = self
+        else {
+            return false;
+        };
+        true
+    }
+}
+
+impl Serialize for Augmentation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Augmentation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(AugmentationVisitor)
+    }
+}
+
+/// Reads a step; an unknown name gets the nearest one. The error is made here, within the table, so that the format
+/// can still say where the table is.
+struct AugmentationVisitor;
+
+impl<'de> Visitor<'de> for AugmentationVisitor {
+    type Value = Augmentation;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an augmentation: a table with op and its options")
     }
 
-    /// Adds one draw of the step to `program`; `size` is that of the output.
-    fn draw(&self, draws: &mut Draws, program: &mut Program, size: [u32; 2]) {
-        match self {
-            Self::RandomResizedCrop(step) => step.draw(draws, program, size),
-            Self::Resize(step) => step.apply(program),
-            Self::CenterCrop(step) => step.apply(program, size),
-            Self::RandomHorizontalFlip(step) => step.draw(draws, program),
-            Self::RandomErasing(step) => step.draw(draws, program, size),
-        }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Augmentation, A::Error> {
+        Augmentation::deserialize(MapAccessDeserializer::new(map)).map_err(|error| {
+            let message = error.to_string();
+            let message = message.trim_end();
+            match with_nearest_name(message) {
+                suggested if suggested != message => A::Error::custom(suggested),
+                _ => error,
+            }
+        })
     }
 }
 
@@ -202,26 +334,34 @@ impl Augment {
         if self.steps.len() > MAX_STEPS {
             problems.push(format!("steps has {} entries; at most {MAX_STEPS} make sense", self.steps.len()));
         }
-        for (index, step) in self.steps.iter().enumerate() {
-            problems.extend(
-                step.problems().into_iter().map(|problem| format!("steps[{index}] ({}): {problem}", step.op())),
-            );
+        for (index, (name, step)) in self.steps.iter().map(Augmentation::step).enumerate() {
+            problems.extend(step.problems().into_iter().map(|problem| format!("steps[{index}] ({name}): {problem}")));
         }
         problems.extend(self.uneven_resize());
         let mixing = self.mix.iter().flat_map(Mixing::problems);
         problems.extend(mixing.map(|problem| format!("mix: {problem}")));
+        problems.extend(self.too_many_layers());
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
     /// A resize to a shorter side leaves images of different shapes, which stretching to `size` would distort.
     fn uneven_resize(&self) -> Option<String> {
-        let mut steps = self.steps.iter().enumerate().rev();
-        let keeps_shape =
-            |step: &_| matches!(step, Augmentation::RandomHorizontalFlip(_) | Augmentation::RandomErasing(_));
-        let (index, last) = steps.find(|(_, step)| !keeps_shape(step))?;
+        let (index, last) = self.steps.iter().enumerate().rev().find(|(_, step)| step.sets_shape())?;
         let uneven = matches!(last, Augmentation::Resize(Resize { size: ResizeTo::ShorterSide(_), .. }));
         let problem = "only the shorter side is set, so images would differ in shape; add a center_crop";
         uneven.then(|| format!("steps[{index}] (resize): {problem}"))
+    }
+
+    /// Each AugMix multiplies the copies that there are already.
+    fn too_many_layers(&self) -> Option<String> {
+        let num_copies = self.steps.iter().map(|step| match step {
+            Augmentation::AugMix(step) => step.num_layers(),
+            _ => 1,
+        });
+        let total = num_copies.fold(1, usize::saturating_mul);
+        (total > MAX_LAYERS).then(|| {
+            format!("the aug_mix steps together blend {total} copies; at most {MAX_LAYERS} work, so use fewer of them")
+        })
     }
 
     /// Draws the program of one image of `width` × `height`.
@@ -230,10 +370,11 @@ impl Augment {
     /// in the draws. The generator and how its numbers are used are documented in `augment/philox.rs`.
     pub fn draw(&self, seed: u64, epoch: u32, sample: u64, width: u32, height: u32) -> Program {
         let size = self.output_size();
+        let output = Output { size, mean_color: self.mean.map(|mean| (255.0 * mean).round() as u8) };
         let mut program = Program::new(width, height);
-        for (index, step) in self.steps.iter().enumerate() {
+        for (index, (_, step)) in self.steps.iter().map(Augmentation::step).enumerate() {
             let mut draws = Draws::new(seed, epoch, sample, index as u16);
-            step.draw(&mut draws, &mut program, size);
+            step.draw(&mut draws, &mut program, &output);
         }
         program.resize(size, Filter::BilinearAntialiased);
         program

@@ -8,6 +8,9 @@
 use crate::augment::geometry::{Border, Fill, Filter, Geometry, Matrix};
 use crate::augment::pixel_op::PixelOp;
 
+/// Layers of a program at most: each is evaluated for every pixel.
+pub(crate) const MAX_LAYERS: usize = 64;
+
 /// What to do to one image, from source pixels to the model's input.
 ///
 /// Drawn by [`Augment::draw`](super::Augment::draw); a value that can be compared and printed.

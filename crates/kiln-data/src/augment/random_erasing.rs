@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::augment::erase::normal_quantile;
 use crate::augment::philox::Draws;
 use crate::augment::program::{Erased, Paint, Program};
+use crate::augment::step::{Output, Step};
 
 /// Attempts before the image is left as it is; torchvision's number, and timm's.
 const NUM_ATTEMPTS: usize = 10;
@@ -65,9 +66,8 @@ impl Default for RandomErasing {
     }
 }
 
-impl RandomErasing {
-    /// Every option that can't work, as a sentence.
-    pub(crate) fn problems(&self) -> Vec<String> {
+impl Step for RandomErasing {
+    fn problems(&self) -> Vec<String> {
         let Self { probability, scale, ratio, value } = self;
         let mut problems = Vec::new();
         if !(0.0..=1.0).contains(probability) {
@@ -90,15 +90,16 @@ impl RandomErasing {
         problems
     }
 
-    /// Adds one draw to `program`; `size` is that of the output.
-    pub(crate) fn draw(&self, draws: &mut Draws, program: &mut Program, size: [u32; 2]) {
-        if draws.uniform() < self.probability
-            && let Some(region) = self.region(draws, size)
+    fn draw(&self, draws: &mut Draws, program: &mut Program, output: &Output) {
+        if draws.chance(self.probability)
+            && let Some(region) = self.region(draws, output.size)
         {
             program.erase(Erased { region, paint: self.value.draw(draws) });
         }
     }
+}
 
+impl RandomErasing {
     /// Draws top, left, bottom and right of a rectangle in `height` × `width` pixels; `None` if no attempt fits, or
     /// the one that does has no pixel.
     pub(crate) fn region(&self, draws: &mut Draws, [height, width]: [u32; 2]) -> Option<[u32; 4]> {
@@ -145,7 +146,7 @@ mod tests {
 
     fn erased(options: &RandomErasing, sample: u64, size: [u32; 2]) -> Option<Erased> {
         let mut program = Program::new(50, 40);
-        options.draw(&mut Draws::new(42, 0, sample, 0), &mut program, size);
+        options.draw(&mut Draws::new(42, 0, sample, 0), &mut program, &Output::of_size(size));
         program.erased.first().copied()
     }
 

@@ -9,7 +9,7 @@
 //! | output, one per image, at the beginning | [`OUTPUT_WORDS`] | first term, number of terms |
 //! | term | [`TERM_WORDS`] | layer, weight (f32), region: inside or outside of top, left, bottom, right; erased, number |
 //! | erased | [`ERASED_WORDS`] | top, left, bottom, right; paint: kind, three values |
-//! | layer | [`LAYER_WORDS`] | image, fill, operations, geometry |
+//! | layer | 9 and [`WARP_WORDS`] | image, fill, operations, geometry |
 //! | operation | [`OP_WORDS`] | code, base, place, parameters |
 //! | tables | | weights of axes and blurs, curves |
 //! | stage | 2 per job | layer, operation |
@@ -41,9 +41,7 @@ pub(crate) const ERASED_WORDS: usize = 8;
 /// 0 a constant, 1 noise.
 pub(crate) const ERASED_PAINT: usize = 4;
 
-/// The image's first word, then its width.
-pub(crate) const LAYER_WORDS: usize = LAYER_GEOMETRY + WARP_WORDS;
-/// 0 tables, 1 a warp.
+/// 0 tables, 1 a warp. Before it the image's first word and its width.
 pub(crate) const LAYER_KIND: usize = 2;
 pub(crate) const LAYER_FILL: usize = 3;
 /// Number of operations, first operation, base of the result.

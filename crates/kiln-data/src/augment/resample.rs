@@ -276,19 +276,16 @@ pub(crate) mod device {
             green: i32::reinterpret(words[layer + LAYER_FILL + 1]),
             blue: i32::reinterpret(words[layer + LAYER_FILL + 2]),
         };
-        let mut rgb = Rgb { red: fill.red, green: fill.green, blue: fill.blue };
+        let mut rgb = from_tables(pixels, words, layer, height, width, row, column, &fill);
         if comptime!(warps) {
-            if words[layer + LAYER_KIND] == 0 {
-                rgb = from_tables(pixels, words, layer, height, width, row, column, &fill);
-            } else {
+            if words[layer + LAYER_KIND] != 0 {
                 rgb = from_warp(pixels, words, layer, row, column, &fill);
             }
-        } else {
-            rgb = from_tables(pixels, words, layer, height, width, row, column, &fill);
         }
         rgb
     }
 
+    /// Filtered by the tables, if the layer has any and shows the source here.
     #[cube]
     fn from_tables(
         pixels: &[u32],

@@ -56,6 +56,7 @@ impl AxisTable {
         Self { window, num_taps, first, weights: table }
     }
 
+    #[cfg(test)]
     /// The weights of output pixel `index`, beginning with that of source pixel `first[index]`.
     pub(crate) fn at(&self, index: usize) -> impl Iterator<Item = i32> {
         self.weights[index..].iter().step_by(self.first.len()).copied()

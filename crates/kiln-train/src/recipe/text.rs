@@ -53,15 +53,7 @@ impl Recipe {
 fn syntax_error(text: &str, error: &toml::de::Error) -> TrainError {
     let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
     let problem = error.message().replace('\n', " ");
-    let mut names = problem.split('`').skip(1).step_by(2);
-    let nearest = names.next().and_then(|unknown| {
-        let similarity = |name: &&str| (strsim::jaro_winkler(unknown, name) * 1e6) as u64;
-        names.max_by_key(similarity).filter(|name| strsim::jaro_winkler(unknown, name) > 0.7)
-    });
-    let problem = match nearest {
-        Some(name) if problem.starts_with("unknown") => format!("{problem}; did you mean `{name}`?"),
-        _ => problem,
-    };
+    let problem = kiln_data::with_nearest_name(&problem);
     TrainError::RecipeSyntax { line, problem }
 }
 

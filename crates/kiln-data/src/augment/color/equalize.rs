@@ -2,8 +2,41 @@
 //!
 //! Source: torchvision 0.29 `v2.functional.equalize`, after Pillow's `ImageOps.equalize`. Like torchvision's for float
 //! images, ours works on the nearest byte of each value and gives bytes.
+//! Draws: whether at all.
+
+use serde::{Deserialize, Serialize};
 
 use crate::augment::levels::{LEVEL, clamp};
+use crate::augment::philox::Draws;
+use crate::augment::pixel_op::PixelOp;
+use crate::augment::program::Program;
+use crate::augment::step::{Output, Step, chance_problem};
+
+/// Options.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RandomEqualize {
+    /// Chance per image, 0–1. Default 0.5, torchvision's.
+    pub probability: f64,
+}
+
+impl Default for RandomEqualize {
+    fn default() -> Self {
+        Self { probability: 0.5 }
+    }
+}
+
+impl Step for RandomEqualize {
+    fn problems(&self) -> Vec<String> {
+        chance_problem(self.probability).into_iter().collect()
+    }
+
+    fn draw(&self, draws: &mut Draws, program: &mut Program, _: &Output) {
+        if draws.chance(self.probability) {
+            program.push(PixelOp::Equalize);
+        }
+    }
+}
 
 /// Words of the statistic: a byte for every byte of every channel.
 pub(crate) const NUM_WORDS: usize = 3 * 256;
@@ -57,6 +90,7 @@ pub(crate) mod device {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::augment::tests::{applied_to, pinned};
 
     #[test]
     fn a_flat_histogram_stays() {
@@ -79,5 +113,23 @@ mod tests {
         (histogram[100], histogram[101]) = (510, 510);
         let map = equalizing(&histogram);
         assert_eq!([map[0], map[100], map[101], map[102]], [0, 0, 255, 255]);
+    }
+
+    #[test]
+    fn is_applied_as_often_as_asked() {
+        applied_to(&RandomEqualize { probability: 0.3 }, 0.3);
+        applied_to(&RandomEqualize::default(), 0.5);
+    }
+
+    #[test]
+    fn draws_are_pinned() {
+        let step = RandomEqualize { probability: 0.3 };
+        assert_eq!(pinned(&step, &PixelOp::Equalize), [5, 8]);
+    }
+
+    #[test]
+    fn a_chance_is_between_nothing_and_certainty() {
+        let problems = |probability| RandomEqualize { probability }.problems().len();
+        assert_eq!([0.0, 1.0, 1.5, f64::NAN].map(problems), [0, 0, 1, 1]);
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod autocontrast;
 pub(crate) mod brightness;
+pub(crate) mod color_jitter;
 pub(crate) mod contrast;
 pub(crate) mod equalize;
 pub(crate) mod gamma;

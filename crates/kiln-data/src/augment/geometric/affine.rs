@@ -51,8 +51,8 @@ impl Affine {
         let half = [f64::from(width) / 2.0, f64::from(height) / 2.0];
         let side = |entries: [f64; 2], half_side: f64| {
             let reach = (entries[0].abs() * half[0] + entries[1].abs() * half[1]) / determinant.abs();
-            // torchvision drops what is below 1e-4 of a pixel.
-            let edge = |position: f64| (position * 1e4).trunc() / 1e4;
+            // torchvision drops what is below 1e-4 of a pixel of an f32, whose rounding makes a right angle exact.
+            let edge = |position: f64| (f64::from(position as f32) * 1e4).trunc() / 1e4;
             (edge(half_side + reach).ceil() - edge(half_side - reach).floor()).max(1.0) as u32
         };
         let size = [side([inverse[3], inverse[0]], half[1]), side([inverse[4], inverse[1]], half[0])];

@@ -5,7 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::augment::MAX_SIDE;
+use crate::augment::philox::Draws;
 use crate::augment::program::Program;
+use crate::augment::step::{Output, Step};
 
 /// Options.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -16,13 +19,23 @@ pub struct CenterCrop {
     pub size: Option<[u32; 2]>,
 }
 
-impl CenterCrop {
-    /// Every option that can't work, as a sentence.
-    pub(crate) fn problems(&self) -> Vec<String> {
-        let empty = self.size.is_some_and(|size| size.contains(&0));
-        empty.then(|| "size has a side of 0; a side has at least one pixel".into()).into_iter().collect()
+impl Step for CenterCrop {
+    fn problems(&self) -> Vec<String> {
+        self.size.and_then(crop_problem).into_iter().collect()
     }
 
+    fn draw(&self, _: &mut Draws, program: &mut Program, output: &Output) {
+        self.apply(program, output.size);
+    }
+}
+
+/// The problem of the size of a crop, if it is one.
+pub(crate) fn crop_problem(size: [u32; 2]) -> Option<String> {
+    let possible = size.iter().all(|side| (1..=MAX_SIDE as u32).contains(side));
+    (!possible).then(|| format!("size is {size:?}; a side has 1 to {MAX_SIDE} pixels"))
+}
+
+impl CenterCrop {
     /// Adds the step to `program`; nothing is drawn.
     pub(crate) fn apply(&self, program: &mut Program, size: [u32; 2]) {
         let crop = self.size.unwrap_or(size);

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::augment::philox::Draws;
 use crate::augment::program::Program;
+use crate::augment::step::{Output, Step, chance_problem};
 
 /// Options.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,17 +23,13 @@ impl Default for RandomHorizontalFlip {
     }
 }
 
-impl RandomHorizontalFlip {
-    /// Every option that can't work, as a sentence.
-    pub(crate) fn problems(&self) -> Vec<String> {
-        let Self { probability } = self;
-        let possible = (0.0..=1.0).contains(probability);
-        (!possible).then(|| format!("probability is {probability}; it must be between 0 and 1")).into_iter().collect()
+impl Step for RandomHorizontalFlip {
+    fn problems(&self) -> Vec<String> {
+        chance_problem(self.probability).into_iter().collect()
     }
 
-    /// Adds one draw to `program`.
-    pub(crate) fn draw(&self, draws: &mut Draws, program: &mut Program) {
-        if draws.uniform() < self.probability {
+    fn draw(&self, draws: &mut Draws, program: &mut Program, _: &Output) {
+        if draws.chance(self.probability) {
             program.flip_horizontally();
         }
     }
@@ -44,7 +41,8 @@ mod tests {
 
     fn is_flipped(probability: f64, sample: u64) -> bool {
         let mut program = Program::new(2, 1);
-        RandomHorizontalFlip { probability }.draw(&mut Draws::new(42, 0, sample, 1), &mut program);
+        let flip = RandomHorizontalFlip { probability };
+        flip.draw(&mut Draws::new(42, 0, sample, 1), &mut program, &Output::of_size([1, 2]));
         program.source_box()[1] > program.source_box()[3]
     }
 

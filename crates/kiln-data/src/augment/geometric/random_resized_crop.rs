@@ -8,9 +8,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::augment::geometry::Filter;
+use crate::augment::interpolation::Interpolation;
 use crate::augment::philox::Draws;
 use crate::augment::program::Program;
+use crate::augment::step::{Output, Step};
 
 /// Attempts before the box in the centre is taken; torchvision's number.
 const NUM_ATTEMPTS: usize = 10;
@@ -24,19 +25,21 @@ pub struct RandomResizedCrop {
     pub scale: [f64; 2],
     /// Width over height of the box, lowest and highest. Default 3/4–4/3, as in the paper.
     pub ratio: [f64; 2],
+    /// How source pixels are weighed. Default bilinear, as in torchvision.
+    pub interpolation: Interpolation,
     /// Widen the filter when making smaller, so that every source pixel counts. Default true, as in torchvision.
     pub antialias: bool,
 }
 
 impl Default for RandomResizedCrop {
     fn default() -> Self {
-        Self { scale: [0.08, 1.0], ratio: [3.0 / 4.0, 4.0 / 3.0], antialias: true }
+        let interpolation = Interpolation::default();
+        Self { scale: [0.08, 1.0], ratio: [3.0 / 4.0, 4.0 / 3.0], interpolation, antialias: true }
     }
 }
 
-impl RandomResizedCrop {
-    /// Every option that can't work, as a sentence.
-    pub(crate) fn problems(&self) -> Vec<String> {
+impl Step for RandomResizedCrop {
+    fn problems(&self) -> Vec<String> {
         let [scale, ratio] = [self.scale, self.ratio];
         let mut problems = Vec::new();
         if !(scale[0] > 0.0 && scale[0] <= scale[1] && scale[1] <= 1.0) {
@@ -48,13 +51,14 @@ impl RandomResizedCrop {
         problems
     }
 
-    /// Adds one draw to `program`.
-    pub(crate) fn draw(&self, draws: &mut Draws, program: &mut Program, size: [u32; 2]) {
+    fn draw(&self, draws: &mut Draws, program: &mut Program, output: &Output) {
         let CropBox { top, left, height, width } = self.crop_box(draws, program.size());
         program.crop([i64::from(top), i64::from(left)], [height, width]);
-        program.resize(size, Filter::bilinear(self.antialias));
+        program.resize(output.size, self.interpolation.resizing(self.antialias));
     }
+}
 
+impl RandomResizedCrop {
     /// Draws the box to cut out of an image of `height` × `width`.
     pub(crate) fn crop_box(&self, draws: &mut Draws, [height, width]: [u32; 2]) -> CropBox {
         let area = f64::from(height) * f64::from(width);
@@ -139,7 +143,7 @@ mod tests {
 
     #[test]
     fn options_that_are_no_numbers_still_give_a_box() {
-        let bad = RandomResizedCrop { scale: [f64::NAN, 2.0], ratio: [f64::NAN, f64::INFINITY], antialias: true };
+        let bad = RandomResizedCrop { scale: [f64::NAN, 2.0], ratio: [f64::NAN, f64::INFINITY], ..Default::default() };
         assert_eq!(bad.problems().len(), 2);
         let found = bad.crop_box(&mut Draws::new(0, 0, 0, 0), [4, 6]);
         assert_eq!(found, CropBox { top: 0, left: 0, height: 4, width: 6 });

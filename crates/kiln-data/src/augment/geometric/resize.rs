@@ -5,8 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::augment::geometry::Filter;
+use crate::augment::interpolation::Interpolation;
+use crate::augment::philox::Draws;
 use crate::augment::program::Program;
+use crate::augment::step::{Output, Step};
 
 /// What an image is resized to; in a recipe a number, or a list of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +29,9 @@ pub struct Resize {
     /// Pixels that the longer side may have at most; the shorter side follows. Default no limit. Needs a shorter side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_size: Option<u32>,
+    /// How source pixels are weighed. Default bilinear, as in torchvision.
+    #[serde(default)]
+    pub interpolation: Interpolation,
     /// Widen the filter when making smaller, so that every source pixel counts. Default true, as in torchvision.
     #[serde(default = "antialias_by_default")]
     pub antialias: bool,
@@ -39,11 +44,34 @@ fn antialias_by_default() -> bool {
 impl Resize {
     /// Resizes to `size`, with torchvision's other defaults.
     pub fn new(size: ResizeTo) -> Self {
-        Self { size, max_size: None, antialias: true }
+        Self { size, max_size: None, interpolation: Interpolation::default(), antialias: true }
     }
 
-    /// Every option that can't work, as a sentence.
-    pub(crate) fn problems(&self) -> Vec<String> {
+    /// Adds the step to `program`; nothing is drawn.
+    pub(crate) fn apply(&self, program: &mut Program) {
+        let size = self.output_size(program.size());
+        program.resize(size, self.interpolation.resizing(self.antialias));
+    }
+
+    /// Height and width that an image of `height` × `width` gets.
+    pub(crate) fn output_size(&self, [height, width]: [u32; 2]) -> [u32; 2] {
+        let shorter = match self.size {
+            ResizeTo::Exactly(size) => return size.map(|side| side.max(1)),
+            ResizeTo::ShorterSide(side) => side.max(1),
+        };
+        let scaled = |of: u32, by: u32, over: u32| u64::from(of) * u64::from(by) / u64::from(over.max(1));
+        let side = |length: u64| u32::try_from(length).unwrap_or(u32::MAX).max(1);
+        let longer = side(scaled(shorter, height.max(width), height.min(width)));
+        let (shorter, longer) = match self.max_size {
+            Some(max_size) if longer > max_size => (side(scaled(max_size, shorter, longer)), max_size.max(1)),
+            _ => (shorter, longer),
+        };
+        if width <= height { [longer, shorter] } else { [shorter, longer] }
+    }
+}
+
+impl Step for Resize {
+    fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let sides = match self.size {
             ResizeTo::ShorterSide(side) => [side, side],
@@ -64,26 +92,8 @@ impl Resize {
         problems
     }
 
-    /// Adds the step to `program`; nothing is drawn.
-    pub(crate) fn apply(&self, program: &mut Program) {
-        let size = self.output_size(program.size());
-        program.resize(size, Filter::bilinear(self.antialias));
-    }
-
-    /// Height and width that an image of `height` × `width` gets.
-    pub(crate) fn output_size(&self, [height, width]: [u32; 2]) -> [u32; 2] {
-        let shorter = match self.size {
-            ResizeTo::Exactly(size) => return size.map(|side| side.max(1)),
-            ResizeTo::ShorterSide(side) => side.max(1),
-        };
-        let scaled = |of: u32, by: u32, over: u32| u64::from(of) * u64::from(by) / u64::from(over.max(1));
-        let side = |length: u64| u32::try_from(length).unwrap_or(u32::MAX).max(1);
-        let longer = side(scaled(shorter, height.max(width), height.min(width)));
-        let (shorter, longer) = match self.max_size {
-            Some(max_size) if longer > max_size => (side(scaled(max_size, shorter, longer)), max_size.max(1)),
-            _ => (shorter, longer),
-        };
-        if width <= height { [longer, shorter] } else { [shorter, longer] }
+    fn draw(&self, _: &mut Draws, program: &mut Program, _: &Output) {
+        self.apply(program);
     }
 }
 

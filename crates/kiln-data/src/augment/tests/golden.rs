@@ -16,6 +16,8 @@ use crate::augment::geometric::perspective::quadrangle_map;
 use crate::augment::geometric::resize::{Resize, ResizeTo};
 use crate::augment::geometry::{Border, Fill, Filter};
 use crate::augment::pixel_op::PixelOp;
+use crate::augment::policy::Sampling;
+use crate::augment::policy::operation::Operation;
 use crate::augment::program::{Erased, Paint, Program};
 use crate::augment::record::Records;
 use crate::augment::run::{LaunchCounter, OutputFormat, run_on_host};
@@ -46,6 +48,11 @@ impl Golden {
 
     pub(super) fn describe(&self) -> String {
         self.folder.display().to_string()
+    }
+
+    /// Whether the folder has the file; the small one of the repository lacks some.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.folder.join(name).is_file()
     }
 
     pub(super) fn json(&self, name: &str) -> Value {
@@ -250,7 +257,9 @@ fn plan(case: &Value, input_shape: impl Fn() -> [usize; 4]) -> Result<Plan, Stri
         }
         policy if policy.starts_with("torchvision autoaugment _apply_op ") => {
             let name = policy.rsplit(' ').next().unwrap_or_default();
-            apply_policy_op(name, number("magnitude"), turn_filter, fill, &mut program)?;
+            let operation = Operation::named(name).ok_or_else(|| name.to_owned())?;
+            let argument = operation.argument(number("magnitude"));
+            operation.apply(argument, Sampling { filter: turn_filter, fill }, &mut program);
         }
         other => return Err(other.to_owned()),
     }
@@ -259,51 +268,6 @@ fn plan(case: &Value, input_shape: impl Fn() -> [usize; 4]) -> Result<Plan, Stri
         None => [default; 3],
     };
     Ok(Plan { program, mean: constants("mean", 0.0), std: constants("std", 1.0), rounds_to_bytes })
-}
-
-/// A single operation of torchvision's policies, as `_apply_op` gives it its magnitude.
-fn apply_policy_op(
-    name: &str,
-    magnitude: f64,
-    filter: Filter,
-    fill: Fill,
-    program: &mut Program,
-) -> Result<(), String> {
-    let size = program.size();
-    let corner = [0.0, 0.0];
-    let shear = |x: f64, y: f64| {
-        let shear_degrees = [x, y].map(|magnitude| magnitude.atan().to_degrees());
-        Affine { shear_degrees, ..Affine::IDENTITY }.about(corner)
-    };
-    let translate = |x: f64, y: f64| Affine { translate: [x.trunc(), y.trunc()], ..Affine::IDENTITY }.about(corner);
-    let map = match name {
-        "ShearX" => shear(magnitude, 0.0),
-        "ShearY" => shear(0.0, magnitude),
-        "TranslateX" => translate(magnitude, 0.0),
-        "TranslateY" => translate(0.0, magnitude),
-        "Rotate" => {
-            let turn = Affine { angle_degrees: -magnitude, ..Affine::IDENTITY };
-            turn.about([f64::from(size[1]) / 2.0, f64::from(size[0]) / 2.0])
-        }
-        "Identity" => return Ok(()),
-        _ => {
-            program.push(match name {
-                "Brightness" => PixelOp::Brightness { factor: 1.0 + magnitude },
-                "Color" => PixelOp::Saturation { factor: 1.0 + magnitude },
-                "Contrast" => PixelOp::Contrast { factor: 1.0 + magnitude },
-                "Sharpness" => PixelOp::Sharpness { factor: 1.0 + magnitude },
-                "Posterize" => PixelOp::Posterize { bits: magnitude as u32, range: PosterizeRange::Bytes },
-                "Solarize" => PixelOp::Solarize { threshold: magnitude },
-                "AutoContrast" => PixelOp::Autocontrast,
-                "Equalize" => PixelOp::Equalize,
-                "Invert" => PixelOp::Invert,
-                other => return Err(other.to_owned()),
-            });
-            return Ok(());
-        }
-    };
-    program.warp(map, size, filter, fill);
-    Ok(())
 }
 
 /// The filter of a resize.

@@ -3,6 +3,8 @@
 mod distribution;
 mod golden;
 mod golden_mixing;
+mod hostile;
+mod magnitudes;
 mod mixing;
 #[cfg(feature = "cuda")]
 mod nvrtc;
@@ -11,6 +13,7 @@ mod random_programs;
 
 use burn::tensor::Device;
 
+use super::pixel_op::PixelOp;
 use super::*;
 use crate::batch::{HostBatch, ImageSlot};
 use crate::upload::batch_to_device;
@@ -39,6 +42,38 @@ fn noise_batch(sizes: &[[u32; 2]], first_sample: u64) -> HostBatch {
 fn run(batch: &HostBatch, options: &Augment, device: &Device) -> Vec<f32> {
     let batch = augment(batch_to_device(batch.clone(), options, 42, device), options);
     batch.images.into_data().try_to_vec().expect("f32 images")
+}
+
+/// One draw of a step, for an image 60 wide and 40 high.
+pub(super) fn drawn_program(step: &impl Step, sample: u64) -> Program {
+    let mut program = Program::new(60, 40);
+    step.draw(&mut Draws::new(42, 0, sample, 0), &mut program, &Output::of_size([32, 32]));
+    program
+}
+
+/// The pixel operations of one draw of a step.
+pub(super) fn drawn_ops(step: &impl Step, sample: u64) -> Vec<PixelOp> {
+    drawn_program(step, sample).layers[0].ops.clone()
+}
+
+/// Asserts that a step adds an operation with this probability.
+pub(super) fn applied_to(step: &impl Step, probability: f64) {
+    let count = (0..10_000).filter(|&sample| !drawn_ops(step, sample).is_empty()).count() as f64;
+    let error = (1e4 * probability * (1.0 - probability)).sqrt();
+    assert!((count - 1e4 * probability).abs() <= 4.0 * error, "{count} of 10,000, not {probability}");
+}
+
+/// The samples of the first twelve to which a step applies `op`, and nothing else ever.
+pub(super) fn pinned(step: &impl Step, op: &PixelOp) -> Vec<u64> {
+    let is_applied = |sample: &u64| match &drawn_ops(step, *sample)[..] {
+        [] => false,
+        [found] => {
+            assert_eq!(found, op);
+            true
+        }
+        more => panic!("{more:?}"),
+    };
+    (0..12).filter(is_applied).collect()
 }
 
 fn validation_problems(change: impl FnOnce(&mut Augment)) -> Vec<String> {
@@ -87,6 +122,71 @@ fn unknown_steps_and_options_are_errors() {
         error(r#"{"op": "random_horizontal_flip", "p": 0.5}"#).contains("unknown field `p`, expected `probability`")
     );
     assert!(error(r#"{"op": "resize"}"#).contains("missing field `size`"));
+    assert!(error("3").contains("a table with op and its options"));
+}
+
+#[test]
+fn a_mistyped_name_gets_the_nearest_and_its_place() {
+    let error = |json: &str| serde_json::from_str::<Augment>(json).expect_err(json).to_string();
+    let step = error("{\"size\": [2, 2],\n\"steps\": [{\"op\": \"random_rotate\"}]}");
+    assert!(step.contains("did you mean `random_rotation`?") && step.contains("line 2"), "{step}");
+    let option = error("{\"size\": [2, 2],\n\"steps\": [{\"op\": \"color_jitter\", \"britness\": 0.3}]}");
+    assert!(option.contains("did you mean `brightness`?") && option.contains("line 2"), "{option}");
+    let value = error(r#"{"size": [2, 2], "steps": [{"op": "auto_augment", "policy": "imagnet"}]}"#);
+    assert!(value.contains("did you mean `imagenet`?"), "{value}");
+    let part = error(r#"{"size": [2, 2], "steps": [{"op": "timm_rand_augment", "config": "rand-mag9"}]}"#);
+    assert!(part.contains("unknown part \"mag9\""), "{part}");
+}
+
+/// Every step there is, with defaults where it has some.
+fn every_step() -> Vec<Augmentation> {
+    let json = r#"[
+        {"op": "random_resized_crop"}, {"op": "random_crop"}, {"op": "resize", "size": [30, 40]},
+        {"op": "center_crop"}, {"op": "corner_crop", "corner": "bottom_left"}, {"op": "pad", "padding": [1, 2]},
+        {"op": "random_horizontal_flip"}, {"op": "random_vertical_flip"}, {"op": "random_rotation", "degrees": 30},
+        {"op": "random_affine", "degrees": [0, 10], "translate": [0.1, 0.2], "scale": [0.9, 1.1], "shear": 5},
+        {"op": "random_perspective"}, {"op": "color_jitter", "brightness": 0.4, "hue": [-0.1, 0.2]},
+        {"op": "random_grayscale"}, {"op": "random_invert"}, {"op": "random_solarize"},
+        {"op": "random_posterize", "bits": 4}, {"op": "random_autocontrast"}, {"op": "random_equalize"},
+        {"op": "random_gamma"}, {"op": "random_adjust_sharpness", "sharpness_factor": 2},
+        {"op": "gaussian_blur", "kernel_size": [3, 5]}, {"op": "trivial_augment_wide"}, {"op": "rand_augment"},
+        {"op": "timm_rand_augment", "config": "rand-m9-mstd0.5-inc1"}, {"op": "auto_augment", "policy": "svhn"},
+        {"op": "aug_mix"}, {"op": "three_augment"}
+    ]"#;
+    serde_json::from_str(json).expect("every step")
+}
+
+#[test]
+fn every_step_is_valid_by_default_and_written_as_it_is_read() {
+    for step in every_step() {
+        let (name, behaviour) = step.step();
+        assert_eq!(behaviour.problems(), [""; 0], "{name}");
+        let written = serde_json::to_value(&step).expect("JSON");
+        assert_eq!(written["op"], name);
+        assert_eq!(serde_json::from_value::<Augmentation>(written).expect(name), step);
+    }
+}
+
+#[test]
+fn a_list_of_every_step_runs_the_same_on_every_device() {
+    let options = Augment { steps: every_step(), ..Augment::train(24) };
+    assert_eq!(options.validate(), Ok(()));
+    let batch = noise_batch(&[[40, 60], [1, 37], [64, 48]], 0);
+    let twin = run(&batch, &options, &kiln_device::cpu());
+    for (name, device) in kiln_device::parity_devices() {
+        let kernel = run(&batch, &options, &device);
+        let error = kernel.iter().zip(&twin).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(error <= 1e-5, "{name}: {error:e} off");
+    }
+}
+
+#[test]
+fn copies_that_multiply_are_a_problem() {
+    let steps = |count: usize| vec![Augmentation::AugMix(AugMix::default()); count];
+    assert_eq!(validation_problems(|options| options.steps = steps(3)).len(), 0);
+    let problems = validation_problems(|options| options.steps = steps(4));
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].contains("256 copies"), "{problems:?}");
 }
 
 #[test]
@@ -122,6 +222,11 @@ fn a_list_that_leaves_images_of_different_shapes_is_a_problem() {
     assert_eq!(validation_problems(|options| options.steps = vec![flip()]).len(), 0);
     let erase = || Augmentation::RandomErasing(RandomErasing::default());
     assert_eq!(validation_problems(|options| options.steps = vec![resize(), erase()]).len(), 1);
+    let policy = || Augmentation::TrivialAugmentWide(TrivialAugmentWide::default());
+    let pad = || Augmentation::Pad(Pad::new(Padding::All(4)));
+    assert_eq!(validation_problems(|options| options.steps = vec![resize(), policy(), pad()]).len(), 1);
+    let crop = || Augmentation::RandomCrop(RandomCrop::default());
+    assert_eq!(validation_problems(|options| options.steps = vec![resize(), policy(), crop(), policy()]).len(), 0);
 }
 
 #[test]
@@ -166,7 +271,7 @@ fn draws_are_pinned() {
 
 #[test]
 fn hostile_options_and_images_give_a_result() {
-    let bad_crop = RandomResizedCrop { scale: [f64::NAN, -1.0], ratio: [0.0, f64::INFINITY], antialias: true };
+    let bad_crop = RandomResizedCrop { scale: [f64::NAN, -1.0], ratio: [0.0, f64::INFINITY], ..Default::default() };
     let steps = vec![
         Augmentation::RandomResizedCrop(bad_crop),
         Augmentation::Resize(Resize { max_size: Some(0), ..Resize::new(ResizeTo::ShorterSide(0)) }),
