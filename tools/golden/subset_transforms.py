@@ -82,6 +82,10 @@ def main(source, target):
             kept[key] = {field: law[field] for field in LAW_FIELDS}
     (target / name).write_text(json.dumps(kept, indent=1) + "\n")
     files[name] = dict(manifest["files"][name])
+    name = "magnitudes.json"
+    tables = json.loads((source / name).read_text())
+    (target / name).write_text(json.dumps(tables, separators=(",", ":")) + "\n")
+    files[name] = dict(manifest["files"].get(name, {}))
     for name, entry in files.items():
         data = (target / name).read_bytes()
         entry.update(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
