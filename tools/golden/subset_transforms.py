@@ -31,8 +31,37 @@ KEPT = {
         "small/resize_shorter_max_size/u8",
         "small/center_crop/u8",
         "small/center_crop_larger/u8",
-        # One that Kiln lacks, so that the list of what is skipped is exercised.
+        # One of every operation, in bytes, and in floats what bytes would hide.
+        "small/vflip/u8",
+        "small/resize_bicubic_aaTrue/u8",
+        "small/resize_nearest/u8",
+        "small/resize_nearest_exact/u8",
+        "small/pad_reflect/u8",
+        "small/rotate_nearest/u8",
         "small/rotate_bilinear/u8",
+        "small/affine_bilinear/u8",
+        "small/perspective/u8",
+        "small/brightness_0.6/u8",
+        "small/contrast_1.45/u8",
+        "small/saturation_0.6/u8",
+        "small/hue_0.12/u8",
+        "small/gamma_1.8/u8",
+        "small/grayscale3/u8",
+        "small/posterize/u8",
+        "small/solarize_u8/u8",
+        "small/autocontrast/u8",
+        "small/equalize/u8",
+        "small/invert/u8",
+        "small/sharpness_1.8/u8",
+        "small/gaussian_blur_aniso/u8",
+        "small/erase_zero/u8",
+        "small/aug_ShearX_0.3/u8",
+        "small/aug_TranslateY_5.0/u8",
+        "small/aug_Rotate_9.0_bilinear/u8",
+        "small/rotate_bilinear/f32",
+        "small/hue_-0.31/f32",
+        "small/contrast_0.6/f32",
+        "small/erase_value/f32",
     ],
     "transforms_mix.safetensors": [
         "mix/tv_cutmix/f32",
@@ -88,6 +117,10 @@ def main(source, target):
             kept[key] = {field: law[field] for field in LAW_FIELDS}
     (target / name).write_text(json.dumps(kept, indent=1) + "\n")
     files[name] = dict(manifest["files"][name])
+    name = "magnitudes.json"
+    tables = json.loads((source / name).read_text())
+    (target / name).write_text(json.dumps(tables, separators=(",", ":")) + "\n")
+    files[name] = dict(manifest["files"].get(name, {}))
     for name, entry in files.items():
         data = (target / name).read_bytes()
         entry.update(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())

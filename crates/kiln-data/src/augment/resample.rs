@@ -277,10 +277,8 @@ pub(crate) mod device {
             blue: i32::reinterpret(words[layer + LAYER_FILL + 2]),
         };
         let mut rgb = from_tables(pixels, words, layer, height, width, row, column, &fill);
-        if comptime!(warps) {
-            if words[layer + LAYER_KIND] != 0 {
-                rgb = from_warp(pixels, words, layer, row, column, &fill);
-            }
+        if comptime!(warps) && words[layer + LAYER_KIND] != 0 {
+            rgb = from_warp(pixels, words, layer, row, column, &fill);
         }
         rgb
     }

@@ -50,11 +50,6 @@ impl Golden {
         self.folder.display().to_string()
     }
 
-    /// Whether the folder has the file; the small one of the repository lacks some.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.folder.join(name).is_file()
-    }
-
     pub(super) fn json(&self, name: &str) -> Value {
         serde_json::from_slice(&self.bytes(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }

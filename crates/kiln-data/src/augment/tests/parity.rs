@@ -235,17 +235,17 @@ fn statistics_and_neighbourhoods_cost_a_launch_for_each_depth() {
         let _: Vec<f32> = found.images.into_data().try_to_vec().expect("f32 images");
         launches.get()
     };
-    let contrast = PixelOp::Contrast { factor: 0.5 };
-    let blur = PixelOp::GaussianBlur { num_taps: [3, 3], sigma: [1.0, 1.0] };
+    let contrast = || PixelOp::Contrast { factor: 0.5 };
+    let blur = || PixelOp::GaussianBlur { num_taps: [3, 3], sigma: [1.0, 1.0] };
     for (name, device) in kiln_device::parity_devices() {
         // The scalar twin passes over the batch once whatever is asked for.
         let launches = |wanted| if name == "cpu" { 1 } else { wanted };
         let counts = |lists: &[&[PixelOp]]| count(lists, &device);
         assert_eq!(counts(&[&[PixelOp::Invert], &[PixelOp::Grayscale, PixelOp::Invert]]), launches(1), "{name}");
-        assert_eq!(counts(&[&[contrast.clone()], &[PixelOp::Equalize], &[]]), launches(2), "{name}");
+        assert_eq!(counts(&[&[contrast()], &[PixelOp::Equalize], &[]]), launches(2), "{name}");
         let two = [PixelOp::Equalize, PixelOp::Autocontrast];
         assert_eq!(counts(&[&two, &[PixelOp::Autocontrast]]), launches(3), "{name}");
-        assert_eq!(counts(&[&[blur.clone()], &[contrast.clone()]]), launches(3), "{name}");
-        assert_eq!(counts(&[&[contrast.clone(), blur.clone()], &two]), launches(4), "{name}");
+        assert_eq!(counts(&[&[blur()], &[contrast()]]), launches(3), "{name}");
+        assert_eq!(counts(&[&[contrast(), blur()], &two]), launches(4), "{name}");
     }
 }
