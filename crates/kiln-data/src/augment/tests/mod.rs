@@ -10,6 +10,7 @@ mod mixing;
 mod nvrtc;
 mod parity;
 mod random_programs;
+mod whole_recipes;
 
 use burn::tensor::Device;
 
