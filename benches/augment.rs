@@ -18,30 +18,70 @@ use burn::tensor::module::interpolate;
 use burn::tensor::ops::{InterpolateMode, InterpolateOptions};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use criterion::{BenchmarkId, Criterion, Throughput};
-use kiln_data::{
-    Augment, Augmentation, DeviceBatch, HostBatch, RandomHorizontalFlip, RgbImage, augment, batch_to_device,
-};
+use kiln_data::{Augment, DeviceBatch, HostBatch, Mixing, RgbImage, augment, batch_to_device};
 
 const BATCH_SIZE: usize = 32;
 const NUM_BATCHES: u32 = 4;
 const OUTPUT_SIDE: usize = 224;
 const SEED: u64 = 42;
 
-/// What is measured: a name, the size of the source images as height and width, and the list.
-fn cases() -> [(&'static str, [u32; 2], Augment); 3] {
-    let flip = vec![Augmentation::RandomHorizontalFlip(RandomHorizontalFlip::default())];
-    let flip_normalise = Augment { steps: flip, ..Augment::train(OUTPUT_SIDE) };
-    [
-        ("flip_normalise_224", [224, 224], flip_normalise),
-        ("train_500x375_to_224", [375, 500], Augment::train(OUTPUT_SIDE)),
-        ("eval_500x375_to_224", [375, 500], Augment::eval(OUTPUT_SIDE)),
-    ]
+/// Height and width of the photographs that everything but the story's own case begins with: ImageNet's usual size.
+const PHOTO: [u32; 2] = [375, 500];
+
+/// What is measured: a name, the size of the source images as height and width, the list, and whether it can be said in
+/// stock operations too.
+fn cases() -> Vec<(String, [u32; 2], Augment, bool)> {
+    let whole = [OUTPUT_SIDE as u32; 2];
+    let list = |steps: &[&str]| {
+        let read = |step: &&str| serde_json::from_str(step).expect("a step as recipes write it");
+        Augment::new(steps.iter().map(read).collect(), [OUTPUT_SIDE; 2])
+    };
+    let train_with = |steps: &[&str]| {
+        let Augment { steps, .. } = list(steps);
+        Augment::new([Augment::train(OUTPUT_SIDE).steps, steps].concat(), [OUTPUT_SIDE; 2])
+    };
+    let erasing = r#"{"op": "random_erasing", "probability": 0.25}"#;
+    let mix = Some(Mixing { mixup_alpha: 0.1, cutmix_alpha: 1.0, ..Default::default() });
+    let timm_a1 = train_with(&[r#"{"op": "timm_rand_augment", "config": "rand-m7-mstd0.5-inc1"}"#]);
+    let recipes = [
+        ("flip_normalise", whole, list(&[r#"{"op": "random_horizontal_flip"}"#]), true),
+        ("imagenet_basic", PHOTO, Augment::train(OUTPUT_SIDE), true),
+        ("eval", PHOTO, Augment::eval(OUTPUT_SIDE), true),
+        ("trivial_augment", PHOTO, train_with(&[r#"{"op": "trivial_augment_wide"}"#]), false),
+        ("rand_augment_erasing", PHOTO, train_with(&[r#"{"op": "rand_augment"}"#, erasing]), false),
+        ("timm_a1", PHOTO, Augment { mix, ..timm_a1 }, false),
+    ];
+    let steps = STEPS.map(|(name, step)| (format!("step/{name}"), whole, list(&[step]), false));
+    recipes
+        .into_iter()
+        .map(|(name, size, list, stock)| (format!("recipe/{name}"), size, list, stock))
+        .chain(steps)
+        .collect()
 }
+
+/// One step each, drawn for every image.
+const STEPS: [(&str, &str); 15] = [
+    ("random_crop", r#"{"op": "random_crop", "padding": 4, "padding_mode": "reflect"}"#),
+    ("random_rotation", r#"{"op": "random_rotation", "degrees": 30, "interpolation": "bilinear"}"#),
+    ("random_perspective", r#"{"op": "random_perspective", "probability": 1.0}"#),
+    ("brightness", r#"{"op": "color_jitter", "brightness": 0.4}"#),
+    ("contrast", r#"{"op": "color_jitter", "contrast": 0.4}"#),
+    ("saturation", r#"{"op": "color_jitter", "saturation": 0.4}"#),
+    ("hue", r#"{"op": "color_jitter", "hue": 0.4}"#),
+    ("color_jitter", r#"{"op": "color_jitter", "brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}"#),
+    ("random_solarize", r#"{"op": "random_solarize", "threshold": 128, "probability": 1.0}"#),
+    ("random_autocontrast", r#"{"op": "random_autocontrast", "probability": 1.0}"#),
+    ("random_equalize", r#"{"op": "random_equalize", "probability": 1.0}"#),
+    ("random_adjust_sharpness", r#"{"op": "random_adjust_sharpness", "sharpness_factor": 2.0, "probability": 1.0}"#),
+    ("gaussian_blur", r#"{"op": "gaussian_blur", "kernel_size": 9}"#),
+    ("random_erasing", r#"{"op": "random_erasing", "probability": 1.0, "value": "pixel"}"#),
+    ("aug_mix", r#"{"op": "aug_mix"}"#),
+];
 
 fn benchmark(criterion: &mut Criterion) {
     let devices = kiln_device::parity_devices();
-    for (case, size, options) in cases() {
-        let mut group = criterion.benchmark_group(case);
+    for (case, size, options, has_stock) in cases() {
+        let mut group = criterion.benchmark_group(&case);
         group.throughput(Throughput::Elements(BATCH_SIZE as u64));
         group.sample_size(10).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(3));
         let batches: Vec<HostBatch> = (0..NUM_BATCHES).map(|epoch| host_batch(size, epoch)).collect();
@@ -56,6 +96,9 @@ fn benchmark(criterion: &mut Criterion) {
                     device.sync().expect("a device that works");
                 });
             });
+            if !has_stock {
+                continue;
+            }
             let on_device: Vec<StockBatch> =
                 on_device.iter().zip(&batches).map(|(drawn, batch)| StockBatch::new(batch, drawn, device)).collect();
             let mut next = on_device.iter().cycle();
