@@ -3,6 +3,7 @@
 //! ```text
 //! cargo bench --bench augment                        # every device of this machine
 //! RAYON_NUM_THREADS=1 cargo bench --bench augment    # one thread for everything on the CPU
+//! KILN_BENCH_PROCESSOR_TIME=1 cargo bench ...        # seconds of the processor, for a machine that isn't idle
 //! ```
 //!
 //! Every variant starts from bytes that are on the device and ends with a normalised f32 batch, the device waited for.
@@ -17,6 +18,8 @@ use std::time::Duration;
 use burn::tensor::module::interpolate;
 use burn::tensor::ops::{InterpolateMode, InterpolateOptions};
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use cpu_time::ProcessTime;
+use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{BenchmarkId, Criterion, Throughput};
 use kiln_data::{Augment, DeviceBatch, HostBatch, Mixing, RgbImage, augment, batch_to_device};
 
@@ -78,7 +81,7 @@ const STEPS: [(&str, &str); 15] = [
     ("aug_mix", r#"{"op": "aug_mix"}"#),
 ];
 
-fn benchmark(criterion: &mut Criterion) {
+fn benchmark<M: Measurement<Value = Duration>>(criterion: &mut Criterion<M>) {
     let devices = kiln_device::parity_devices();
     for (case, size, options, has_stock) in cases() {
         let mut group = criterion.benchmark_group(&case);
@@ -162,7 +165,44 @@ impl StockBatch {
     }
 }
 
+/// Time of the processor instead of the clock: what other programs on the machine don't change.
+struct ProcessorTime;
+
+impl Measurement for ProcessorTime {
+    type Intermediate = ProcessTime;
+    type Value = Duration;
+
+    fn start(&self) -> ProcessTime {
+        ProcessTime::now()
+    }
+
+    fn end(&self, start: ProcessTime) -> Duration {
+        start.elapsed()
+    }
+
+    fn add(&self, a: &Duration, b: &Duration) -> Duration {
+        *a + *b
+    }
+
+    fn zero(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn to_f64(&self, value: &Duration) -> f64 {
+        WallTime.to_f64(value)
+    }
+
+    fn formatter(&self) -> &dyn ValueFormatter {
+        WallTime.formatter()
+    }
+}
+
 fn main() {
+    if std::env::var_os("KILN_BENCH_PROCESSOR_TIME").is_some() {
+        let mut criterion = Criterion::default().with_measurement(ProcessorTime).configure_from_args();
+        benchmark(&mut criterion);
+        return criterion.final_summary();
+    }
     let mut criterion = Criterion::default().configure_from_args();
     benchmark(&mut criterion);
     criterion.final_summary();
