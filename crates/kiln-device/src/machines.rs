@@ -42,6 +42,7 @@ pub(crate) fn adapter(api: Api, kind: AdapterKind, name: &str, id: (u32, u32), p
         driver_info: String::new(),
         memory_bytes: None,
         spirv: Some(true),
+        limits: None,
     }
 }
 
@@ -53,11 +54,12 @@ pub(crate) fn cuda_listing(devices: Vec<CudaDevice>) -> cuda::Listing {
         driver_release: Some("550.90.07".to_owned()),
         finding: devices.is_empty().then(|| "no NVIDIA driver (libcuda.so.1 is not installed)".to_owned()),
         devices,
+        init_code: None,
     }
 }
 
 /// A machine with these cards and adapters.
 pub(crate) fn machine(cuda: Vec<CudaDevice>, adapters: Vec<Adapter>) -> Inventory {
     let wgpu = wgpu::Listing { finding: adapters.is_empty().then(|| "no Vulkan driver".to_owned()), adapters };
-    join(&cuda_listing(cuda), &wgpu, &processor())
+    join(&[], &cuda_listing(cuda), &wgpu, &processor())
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     choose::{Candidate, Choice, choose},
     error::DeviceError,
-    inventory::{Backend, HardwareKind, Inventory, PhysicalDevice},
+    inventory::{Backend, BusDevice, HardwareKind, Inventory, PhysicalDevice},
     request::DeviceRequest,
 };
 
@@ -111,6 +111,11 @@ impl fmt::Display for DeviceReport<'_> {
                 writeln!(f, "{:<13}  remedy: {remedy}", "")?;
             }
         }
+        for device in self.devices {
+            if let Some(bus) = &device.bus {
+                writeln!(f, "{}", bus_line(bus))?;
+            }
+        }
         for note in self.notes {
             writeln!(f, "note: {note}")?;
         }
@@ -128,6 +133,19 @@ impl DeviceReport<'_> {
     fn rows(&self) -> Vec<[String; 5]> {
         let mut rows = vec![["DEVICE", "NAME", "KIND", "MEMORY", "THROUGH"].map(str::to_owned)];
         for device in self.devices {
+            if device.routes.is_empty() {
+                rows.push([
+                    "-".to_owned(),
+                    device.name.clone(),
+                    device.kind.to_string(),
+                    device.memory_bytes.map_or_else(String::new, gib),
+                    device
+                        .bus
+                        .as_ref()
+                        .map_or("nothing", |bus| if bus.is_asleep() { "asleep" } else { "nothing" })
+                        .into(),
+                ]);
+            }
             for (position, route) in device.routes.iter().enumerate() {
                 let mark = if route.request == self.chosen.request { "*" } else { "" };
                 let first = position == 0;
@@ -144,6 +162,22 @@ impl DeviceReport<'_> {
         }
         rows
     }
+}
+
+/// A card as the kernel sees it: place, driver, power state, display, PCIe link.
+fn bus_line(bus: &BusDevice) -> String {
+    let mut line = format!("{}: kernel driver {}", bus.name_and_place(), bus.driver.as_deref().unwrap_or("none"));
+    if let Some(state) = &bus.power_state {
+        line.push_str(&format!(", power state {state}"));
+    }
+    line.push_str(if bus.drives_display { ", drives a display" } else { "" });
+    if let Some(link) = &bus.link {
+        line.push_str(&format!(", PCIe {} x{}", link.speed, link.width));
+    }
+    if let Some(max) = bus.max_link.as_ref().filter(|max| Some(*max) != bus.link.as_ref()) {
+        line.push_str(&format!(" (at best {} x{})", max.speed, max.width));
+    }
+    line
 }
 
 fn gib(bytes: u64) -> String {

@@ -6,17 +6,15 @@
 
 use super::{
     Api, Backend, Handle, HardwareKind, Inventory, PhysicalDevice, Problem, Route,
+    bus::{BusDevice, VENDOR_AMD, VENDOR_NVIDIA},
     cpu::Processor,
     cuda::{self, CudaDevice},
     wgpu::{self, Adapter, AdapterKind},
 };
 use crate::{nvrtc::Installation, request::DeviceRequest};
 
-const VENDOR_NVIDIA: u32 = 0x10de;
-const VENDOR_AMD: u32 = 0x1002;
-
 /// Builds the inventory.
-pub(crate) fn join(cuda: &cuda::Listing, wgpu: &wgpu::Listing, processor: &Processor) -> Inventory {
+pub(crate) fn join(bus: &[BusDevice], cuda: &cuda::Listing, wgpu: &wgpu::Listing, processor: &Processor) -> Inventory {
     let mut devices: Vec<PhysicalDevice> =
         cuda.devices.iter().enumerate().map(|(index, device)| from_cuda(cuda, index, device)).collect();
     let mut software = Vec::new();
@@ -30,6 +28,9 @@ pub(crate) fn join(cuda: &cuda::Listing, wgpu: &wgpu::Listing, processor: &Proce
         } else {
             devices.push(from_adapter(adapter, nth));
         }
+    }
+    for card in bus {
+        add_from_bus(&mut devices, card);
     }
     devices.sort_by_key(|device| display_order(device.kind));
     number_wgpu_routes(&mut devices);
@@ -88,6 +89,34 @@ fn is_same(adapter: &Adapter, device: &PhysicalDevice) -> bool {
     same_model && device.routes.iter().all(|route| route.api != adapter.api)
 }
 
+/// Gives a row what the bus says about its card, or makes a row for a card that no driver lists.
+fn add_from_bus(devices: &mut Vec<PhysicalDevice>, card: &BusDevice) {
+    let id = Some((card.vendor, card.device));
+    let by_address = devices.iter().position(|device| device.pci_address == Some(card.address));
+    let by_model = || {
+        devices.iter().position(|device| device.pci_address.is_none() && device.pci_id == id && device.bus.is_none())
+    };
+    let Some(index) = by_address.or_else(by_model) else {
+        devices.push(PhysicalDevice {
+            name: card.name(),
+            kind: if card.integrated { HardwareKind::Integrated } else { HardwareKind::Discrete },
+            memory_bytes: card.budget_bytes(),
+            pci_address: Some(card.address),
+            uuid: None,
+            compute_capability: None,
+            pci_id: id,
+            routes: Vec::new(),
+            bus: Some(card.clone()),
+        });
+        return;
+    };
+    let device = &mut devices[index];
+    device.memory_bytes = device.memory_bytes.or(card.budget_bytes());
+    device.pci_address = Some(card.address);
+    device.pci_id = id;
+    device.bus = Some(card.clone());
+}
+
 fn pci_id(adapter: &Adapter) -> Option<(u32, u32)> {
     // Larger numbers are Khronos's, for makers that have none on the bus.
     (adapter.vendor <= 0xffff && adapter.vendor != 0).then_some((adapter.vendor, adapter.device))
@@ -107,6 +136,7 @@ fn from_cuda(listing: &cuda::Listing, index: usize, device: &CudaDevice) -> Phys
         uuid: device.uuid.clone(),
         compute_capability: device.compute_capability,
         pci_id: None,
+        bus: None,
         routes: vec![Route {
             request: DeviceRequest::Cuda(Some(index)),
             backend: Backend::Cuda,
@@ -129,6 +159,7 @@ fn from_adapter(adapter: &Adapter, nth: usize) -> PhysicalDevice {
         uuid: None,
         compute_capability: None,
         pci_id: pci_id(adapter),
+        bus: None,
         routes: vec![wgpu_route(adapter, nth)],
     }
 }
@@ -267,6 +298,7 @@ fn from_processor(processor: &Processor) -> PhysicalDevice {
         uuid: None,
         compute_capability: None,
         pci_id: None,
+        bus: None,
         routes: vec![Route {
             request: DeviceRequest::Cpu,
             backend: Backend::Cpu,
@@ -404,7 +436,7 @@ mod tests {
     fn sources_that_find_nothing_leave_notes() {
         let cuda = cuda::Listing { finding: Some("no NVIDIA driver".to_owned()), ..cuda::Listing::default() };
         let wgpu = wgpu::Listing { finding: Some("no Vulkan driver".to_owned()), ..wgpu::Listing::default() };
-        let inventory = join(&cuda, &wgpu, &processor());
+        let inventory = join(&[], &cuda, &wgpu, &processor());
         assert_eq!(inventory.notes, ["CUDA: no NVIDIA driver", "no Vulkan driver"]);
         assert_eq!(inventory.devices.len(), 1);
     }

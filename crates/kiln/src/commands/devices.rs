@@ -1,7 +1,7 @@
 //! `kiln devices`: what could train here, what would be chosen, and why the rest would not.
 
 use clap::Args;
-use kiln_device::{DeviceReport, DeviceRequest, inventory};
+use kiln_device::{DeviceReport, DeviceRequest, inventory, passive_inventory};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -11,13 +11,16 @@ pub(crate) struct Devices {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
+    /// Ask sleeping GPUs too, which wakes them
+    #[arg(long)]
+    wake: bool,
     /// Explain the choice for this request
     #[arg(long, value_name = "DEVICE", env = "KILN_DEVICE", default_value = "auto")]
     device: DeviceRequest,
 }
 
 pub(crate) fn run(args: &Devices) -> anyhow::Result<ExitCode> {
-    let inventory = inventory();
+    let inventory = if args.wake { inventory() } else { passive_inventory() };
     let report = DeviceReport::new(&inventory, &args.device)?;
     let mut out = std::io::stdout().lock();
     match args.json {

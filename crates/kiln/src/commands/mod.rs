@@ -1,4 +1,5 @@
 //! One file a subcommand: parse, call the crates, print.
 
 pub(crate) mod devices;
+pub(crate) mod doctor;
 pub(crate) mod train;
