@@ -115,6 +115,25 @@ mod tests {
     }
 
     #[test]
+    fn the_table_of_the_cases_is_met() {
+        let Some(expected) = crate::machines::expectation("p06_capability_matrix") else { return };
+        for row in expected["table"].as_array().expect("a list") {
+            let (major, minor) = row["cc"].as_str().and_then(|text| text.split_once('.')).expect("a capability");
+            let capability = (major.parse().expect("a number"), minor.parse().expect("a number"));
+            for (version, architectures) in expected["nvrtc_archs"].as_object().expect("a table") {
+                let architectures: Vec<u32> = serde_json::from_value(architectures.clone()).expect("numbers");
+                let word = match fit(capability, &architectures) {
+                    Fit::Native => "ok",
+                    Fit::Newer { .. } => "WARN",
+                    Fit::TooOld { .. } => "FAIL",
+                };
+                let wanted = row[version].as_str().expect("text");
+                assert!(wanted.starts_with(word), "{} with {version}: {word}, expected {wanted}", row["gpu"]);
+            }
+        }
+    }
+
+    #[test]
     fn a_compiler_that_cannot_say_what_it_knows_is_trusted() {
         assert_eq!(fit((8, 6), &[]), Fit::Native);
     }

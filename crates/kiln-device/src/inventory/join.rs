@@ -84,7 +84,11 @@ fn is_same(adapter: &Adapter, device: &PhysicalDevice) -> bool {
     let same_model = match device.pci_id {
         Some(id) => Some(id) == pci_id(adapter),
         // The CUDA driver doesn't tell the PCI id, but it uses the same names as NVIDIA's other drivers.
-        None => adapter.vendor == VENDOR_NVIDIA && adapter.name == device.name,
+        // Dozen, WSL's Vulkan, wraps that name: "Microsoft Direct3D12 (NVIDIA GeForce RTX 3060)".
+        None => {
+            let wrapped = adapter.name.ends_with(&format!("({})", device.name));
+            adapter.vendor == VENDOR_NVIDIA && (adapter.name == device.name || wrapped)
+        }
     };
     same_model && device.routes.iter().all(|route| route.api != adapter.api)
 }
