@@ -1,7 +1,7 @@
 //! The inventory: every device of this machine that Kiln could train on, and why others are missing.
 //!
 //! In: what each source found, [`bus`] (the kernel), [`cuda`] (the CUDA driver), [`wgpu`] (Vulkan, DirectX 12,
-//! Metal) and [`cpu`]. Out: an [`Inventory`], one [`PhysicalDevice`] per card, each with the [`Route`]s that lead to it. A card
+//! Metal), [`nvml`] (NVIDIA's management library) and [`cpu`]. Out: an [`Inventory`], one [`PhysicalDevice`] per card, each with the [`Route`]s that lead to it. A card
 //! that CUDA and Vulkan both list is one device with two routes, joined by PCI address; sources that don't give
 //! one are joined by vendor, device id and name. Building it opens no device and never panics: a source that
 //! fails is a sentence in [`Inventory::notes`].
@@ -37,6 +37,7 @@ pub use self::{
     pci::PciAddress,
 };
 use crate::{
+    monitor::{self, NvmlListing},
     nvrtc::{self, Compilers, Installation},
     request::DeviceRequest,
 };
@@ -149,6 +150,8 @@ pub struct Route {
     pub backend: Backend,
     /// The interface it goes through.
     pub api: Api,
+    /// What that interface calls the device.
+    pub listed_as: String,
     /// The driver and its version, as far as the interface tells.
     pub driver: Option<String>,
     /// What compiles kernels for it, where that is a part of its own (CUDA's NVRTC).
@@ -258,6 +261,8 @@ pub(crate) struct Sources {
     pub(crate) cuda: cuda::Listing,
     pub(crate) compilers: Compilers,
     pub(crate) wgpu: wgpu::Listing,
+    /// `None` if it wasn't asked.
+    pub(crate) nvml: Option<NvmlListing>,
 }
 
 impl Sources {
@@ -269,16 +274,18 @@ impl Sources {
             bus.iter().any(|card| wake == Wake::No && card.is_asleep() && (card.vendor == bus::VENDOR_NVIDIA) == nvidia)
         };
         let (nvidia_sleeps, other_sleeps) = (sleeping(true), sleeping(false));
-        // Both questions at once: each waits for a driver.
-        let (cuda, wgpu) = thread::scope(|scope| {
+        // All questions at once: each waits for a driver.
+        let (cuda, nvml, wgpu) = thread::scope(|scope| {
             let cuda = scope.spawn(|| {
                 if nvidia_sleeps {
                     return cuda::Listing::failed("not asked, since that would wake the sleeping NVIDIA GPU");
                 }
                 cuda::listing(deadline.unwrap_or(cuda::DEADLINE))
             });
+            let nvml =
+                scope.spawn(|| (!nvidia_sleeps).then(|| monitor::nvml_listing(deadline.unwrap_or(cuda::DEADLINE))));
             let wgpu = graphics(nvidia_sleeps, other_sleeps, deadline.unwrap_or(wgpu::DEADLINE));
-            (cuda.join(), wgpu)
+            (cuda.join(), nvml.join(), wgpu)
         });
         let mut cuda = cuda.unwrap_or_else(|_| cuda::Listing::failed("asking the CUDA driver panicked"));
         let mut compilers = Compilers::default();
@@ -286,12 +293,13 @@ impl Sources {
             compilers = nvrtc::compilers(deadline.unwrap_or(cuda::DEADLINE));
             nvrtc::find_problems(&mut cuda, &compilers);
         }
-        Self { bus, cuda, compilers, wgpu }
+        Self { bus, cuda, compilers, wgpu, nvml: nvml.unwrap_or_default() }
     }
 
     /// One row per card.
     pub(crate) fn inventory(&self) -> Inventory {
-        let mut inventory = join::join(&self.bus, &self.cuda, &self.wgpu, &cpu::this_processor());
+        let nvml = self.nvml.as_ref().map_or(&[][..], |nvml| &nvml.gpus);
+        let mut inventory = join::join(&self.bus, nvml, &self.cuda, &self.wgpu, &cpu::this_processor());
         inventory.notes.extend(self.bus.iter().filter_map(|card| unreachable_note(card, &inventory.devices)));
         inventory
     }

@@ -78,5 +78,5 @@ pub(crate) fn expectation(name: &str) -> Option<serde_json::Value> {
 /// A machine with these cards and adapters.
 pub(crate) fn machine(cuda: Vec<CudaDevice>, adapters: Vec<Adapter>) -> Inventory {
     let wgpu = wgpu::Listing { finding: adapters.is_empty().then(|| "no Vulkan driver".to_owned()), adapters };
-    join(&[], &cuda_listing(cuda), &wgpu, &processor())
+    join(&[], &[], &cuda_listing(cuda), &wgpu, &processor())
 }

@@ -22,7 +22,7 @@ use serde::Serialize;
 use self::{alerts::History, intel::IntelSource, nvidia::NvidiaSource};
 pub(crate) use self::{
     alerts::judge_once,
-    nvidia::{NvmlListing, ask_nvml},
+    nvidia::{NvmlListing, ask_nvml, nvml_listing},
 };
 pub use self::{
     nvidia::throttle_names,
@@ -32,7 +32,7 @@ use crate::inventory::bus::{self, BusDevice, VENDOR_AMD, VENDOR_INTEL, VENDOR_NV
 pub use crate::inventory::nvml::GpuProcess;
 
 /// All cards at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Reading {
     /// Seconds since the monitor was made.

@@ -71,7 +71,7 @@ fn reinstall(facts: &Facts) -> String {
 
 /// The management library is needed for readings only.
 fn check_nvml(facts: &Facts) -> Option<Check> {
-    let failure = facts.nvml.as_ref()?.failure.as_ref()?;
+    let failure = facts.sources.nvml.as_ref()?.failure.as_ref()?;
     let text = if facts.nvml_defects.is_empty() {
         failure.text.clone()
     } else {

@@ -24,7 +24,7 @@ pub(super) fn check(facts: &Facts) -> Check {
             None => TOPIC.skip("the GPU sleeps"),
         };
     }
-    let failure = facts.nvml.as_ref().and_then(|nvml| nvml.failure.as_ref());
+    let failure = facts.sources.nvml.as_ref().and_then(|nvml| nvml.failure.as_ref());
     let mismatch = failure.is_some_and(|failure| failure.code == nvml::VERSION_MISMATCH)
         || facts.sources.cuda.init_code == Some(803);
     if mismatch {
@@ -34,7 +34,7 @@ pub(super) fn check(facts: &Facts) -> Check {
             .fail("driver_mismatch", found)
             .remedy("sudo reboot (the driver was updated since the last start)");
     }
-    let told = facts.nvml.as_ref().and_then(|nvml| nvml.cuda).map(CudaVersion::from_driver_number);
+    let told = facts.sources.nvml.as_ref().and_then(|nvml| nvml.cuda).map(CudaVersion::from_driver_number);
     let Some(cuda) = facts.sources.cuda.driver_version.or(told) else {
         return TOPIC.skip("no NVIDIA driver answers");
     };

@@ -17,10 +17,10 @@ use crate::{
     inventory::{
         HardwareKind, Inventory, Sources, Wake,
         bus::{self, BusDevice, VENDOR_NVIDIA},
-        library_file, nvml, probe,
+        library_file,
         vulkan_files::{self, Manifest},
     },
-    monitor::{GpuSample, Monitor, NvmlListing, ask_nvml},
+    monitor::{GpuSample, Monitor},
     nvrtc::Compilers,
     request::DeviceRequest,
 };
@@ -53,8 +53,6 @@ pub(crate) struct Facts {
     pub(crate) sources: Sources,
     /// The version of the loaded NVIDIA kernel module.
     pub(crate) nvidia_module: Option<String>,
-    /// `None` if it wasn't asked.
-    pub(crate) nvml: Option<NvmlListing>,
     /// Readings of the other makers' cards.
     pub(crate) other_gpus: Vec<GpuSample>,
     pub(crate) nvidia_nodes: Vec<Node>,
@@ -83,20 +81,14 @@ impl Facts {
     /// Asks everything; `ends` is when all must be over.
     pub(crate) fn gather(wake: bool, ends: Instant) -> Result<Self, DeviceError> {
         let root = Path::new("/");
-        let cards = bus::gpus(root);
-        let sleeps = !wake && cards.iter().any(|card| card.vendor == VENDOR_NVIDIA && card.is_asleep());
-        let (sources, nvml) = thread::scope(|scope| {
-            let nvml = scope.spawn(|| (!sleeps).then(listing_of_nvml));
-            (Sources::ask(if wake { Wake::Yes } else { Wake::No }, Some(PROBE_DEADLINE)), nvml.join())
-        });
+        let sources = Sources::ask(if wake { Wake::Yes } else { Wake::No }, Some(PROBE_DEADLINE));
         let mut inventory = sources.inventory();
         let mut trials = Vec::new();
         let choice = super::trial::choose_and_try(&mut inventory, &mut trials, ends)?;
-        let (nvidia_nodes, render_nodes) = nodes(&cards, wake);
+        let (nvidia_nodes, render_nodes) = nodes(&sources.bus, wake);
         Ok(Self {
             platform: Platform::of(root),
             nvidia_module: bus::nvidia_module_version(root),
-            nvml: nvml.unwrap_or_default(),
             other_gpus: others(root),
             nvidia_nodes,
             render_nodes,
@@ -131,7 +123,7 @@ impl Facts {
     pub(crate) fn has_nvidia(&self) -> bool {
         self.nvidia_cards().next().is_some()
             || !self.sources.cuda.devices.is_empty()
-            || self.nvml.as_ref().is_some_and(|nvml| !nvml.gpus.is_empty())
+            || self.sources.nvml.as_ref().is_some_and(|nvml| !nvml.gpus.is_empty())
             || self.sources.wgpu.adapters.iter().any(|adapter| adapter.vendor == VENDOR_NVIDIA)
     }
 
@@ -143,7 +135,7 @@ impl Facts {
 
     /// Whether NVIDIA's driver was left alone because its card sleeps.
     pub(crate) fn nvidia_sleeps(&self) -> bool {
-        self.nvml.is_none() && self.nvidia_cards().any(BusDevice::is_asleep)
+        self.sources.nvml.is_none() && self.nvidia_cards().any(BusDevice::is_asleep)
     }
 
     /// A card that sleeps, has a driver, and beats what was chosen among those awake.
@@ -165,7 +157,7 @@ impl Facts {
 
     /// Version of the NVIDIA driver, from whoever tells it.
     pub(crate) fn nvidia_release(&self) -> Option<String> {
-        let nvml = self.nvml.as_ref().and_then(|nvml| nvml.driver.clone());
+        let nvml = self.sources.nvml.as_ref().and_then(|nvml| nvml.driver.clone());
         self.nvidia_module.clone().or_else(|| self.sources.cuda.driver_release.clone()).or(nvml)
     }
 
@@ -175,7 +167,7 @@ impl Facts {
 
     /// Identifiers of all NVIDIA cards, hidden ones included, in PCI order.
     pub(crate) fn nvidia_uuids(&self) -> Vec<String> {
-        self.nvml.iter().flat_map(|nvml| &nvml.gpus).filter_map(|gpu| gpu.uuid.clone()).collect()
+        self.sources.nvml.iter().flat_map(|nvml| &nvml.gpus).filter_map(|gpu| gpu.uuid.clone()).collect()
     }
 
     pub(crate) fn variables(&self) -> Vec<variables::Variable> {
@@ -184,16 +176,9 @@ impl Facts {
 
     /// Readings of all cards.
     pub(crate) fn samples(&self) -> Vec<GpuSample> {
-        let nvidia = self.nvml.iter().flat_map(|nvml| nvml.gpus.clone());
+        let nvidia = self.sources.nvml.iter().flat_map(|nvml| nvml.gpus.clone());
         nvidia.chain(self.other_gpus.clone()).collect()
     }
-}
-
-fn listing_of_nvml() -> NvmlListing {
-    probe::ask(probe::Question::Nvml, PROBE_DEADLINE, &[], ask_nvml).unwrap_or_else(|reason| NvmlListing {
-        failure: Some(nvml::Failure { code: nvml::LIBRARY_BROKEN, text: reason }),
-        ..NvmlListing::default()
-    })
 }
 
 /// Readings of AMD's and Intel's cards, and of those of NVIDIA's that sleep.

@@ -43,14 +43,13 @@ fn linux(family: Family) -> Platform {
 /// A machine as its sources describe it; the rest is as on a healthy desktop.
 fn facts(platform: Platform, bus: Vec<BusDevice>, cuda: Listing, adapters: Vec<Adapter>) -> Facts {
     let wgpu = wgpu::Listing { finding: adapters.is_empty().then(|| "no Vulkan driver".to_owned()), adapters };
-    let sources = Sources { bus, cuda, compilers: Default::default(), wgpu };
+    let sources = Sources { bus, cuda, compilers: Default::default(), wgpu, nvml: Some(NvmlListing::default()) };
     let inventory = sources.inventory();
     let choice = auto(&inventory).expect("the processor");
     let passed = Trial { request: choice.chosen.request, name: choice.chosen.name.clone(), outcome: Outcome::Passed };
     Facts {
         platform,
         nvidia_module: sources.cuda.driver_release.clone(),
-        nvml: Some(NvmlListing::default()),
         other_gpus: Vec::new(),
         nvidia_nodes: Vec::new(),
         render_nodes: Vec::new(),
@@ -179,7 +178,7 @@ fn failures_of_cuda_have_their_own_causes_and_remedies() {
 fn halves_of_a_driver_that_differ_ask_for_a_restart() {
     let mut machine = facts(linux(Family::Ubuntu), vec![nvidia(Some("nvidia"))], no_cuda(), vec![]);
     let failure = nvml::Failure { code: nvml::VERSION_MISMATCH, text: nvml::meaning(nvml::VERSION_MISMATCH) };
-    machine.nvml = Some(NvmlListing { failure: Some(failure), ..NvmlListing::default() });
+    machine.sources.nvml = Some(NvmlListing { failure: Some(failure), ..NvmlListing::default() });
     machine.nvidia_module = Some("550.90.07".to_owned());
     let version = driver_version::check(&machine);
     assert_eq!(version.code, Some("driver_mismatch"));

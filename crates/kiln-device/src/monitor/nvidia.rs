@@ -4,7 +4,7 @@
 //! So the kernel's power state is read before each reading, NVML is let go as soon as a card sleeps, and a card
 //! that idles and may sleep is left alone for [`REST_SECS`]. A lost card is told once and not asked again.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,7 @@ use crate::inventory::{
     PciAddress,
     bus::{BusDevice, VENDOR_NVIDIA},
     nvml::{self, Failure, Handle, Nvml},
+    probe,
 };
 
 /// Readings without work after which a card is left alone.
@@ -55,6 +56,13 @@ pub(crate) fn ask_nvml() -> NvmlListing {
             failure: None,
         },
     }
+}
+
+/// As [`ask_nvml`], asked from a child process or a thread within a deadline.
+pub(crate) fn nvml_listing(deadline: Duration) -> NvmlListing {
+    let failed =
+        |text| NvmlListing { failure: Some(Failure { code: nvml::LIBRARY_BROKEN, text }), ..NvmlListing::default() };
+    probe::ask(probe::Question::Nvml, deadline, &[], ask_nvml).unwrap_or_else(failed)
 }
 
 /// NVML, and what has been learnt while reading it.
