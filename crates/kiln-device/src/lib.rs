@@ -62,7 +62,7 @@ pub use crate::{
         Api, Backend, BusDevice, HardwareKind, Inventory, PciAddress, PcieLink, PhysicalDevice, Problem, Route,
         inventory, passive_inventory, probe::probe_child,
     },
-    measure::{Measured, Speed, advice, measure},
+    measure::{Measured, Speed, measure},
     monitor::{GpuProcess, GpuSample, GpuState, Monitor, Reading, throttle_names},
     open::{OpenDevice, cpu, open, open_from, parity_devices},
     report::DeviceReport,

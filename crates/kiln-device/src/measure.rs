@@ -51,8 +51,10 @@ pub struct Measured {
     pub request: DeviceRequest,
     /// Its own name.
     pub name: String,
-    /// The figures, or why there are none.
-    pub speed: Result<Speed, String>,
+    /// The figures, unless measuring failed.
+    pub speed: Option<Speed>,
+    /// Why there are none.
+    pub problem: Option<String>,
     /// Whether the figures are from the cache.
     pub cached: bool,
 }
@@ -69,17 +71,23 @@ pub fn measure(inventory: &Inventory, again: bool, mut before: impl FnMut(&str))
         .map(|(device, route)| {
             let key = key(device, route);
             let known = cache.0.get(&key).copied();
-            let speed = match known {
+            let measured = match known {
                 Some(speed) => Ok(speed),
                 None => {
                     before(&format!("{} ({})", device.name, route.request));
                     measure_route(route.request)
                 }
             };
-            if let Ok(speed) = &speed {
+            if let Ok(speed) = &measured {
                 cache.0.insert(key, *speed);
             }
-            Measured { request: route.request, name: device.name.clone(), speed, cached: known.is_some() }
+            Measured {
+                request: route.request,
+                name: device.name.clone(),
+                speed: measured.as_ref().ok().copied(),
+                problem: measured.err(),
+                cached: known.is_some(),
+            }
         })
         .collect();
     if let Err(error) = cache.write() {
@@ -89,13 +97,13 @@ pub fn measure(inventory: &Inventory, again: bool, mut before: impl FnMut(&str))
 }
 
 /// What the figures say against the order by kind: the device that is faster than the one that would be chosen.
-pub fn advice(measured: &[Measured], chosen: DeviceRequest) -> Option<String> {
-    let speed = |of: &Measured| of.speed.as_ref().ok().map(|speed| speed.conv_gflops);
+pub(crate) fn advice(measured: &[Measured], chosen: DeviceRequest) -> Option<String> {
+    let speed = |of: &Measured| of.speed.map(|speed| speed.conv_gflops);
     let ours = measured.iter().find(|of| of.request == chosen)?;
-    let best = measured
-        .iter()
-        .filter(|of| speed(of).is_some())
-        .max_by(|a, b| speed(a).partial_cmp(&speed(b)).expect("finite"))?;
+    let best = measured.iter().filter(|of| of.speed.is_some()).max_by(|a, b| {
+        let (a, b) = (speed(a).unwrap_or(0.0), speed(b).unwrap_or(0.0));
+        a.total_cmp(&b)
+    })?;
     // Less than this may be chance.
     const CLEARLY: f64 = 1.1;
     let gain = speed(best)? / speed(ours)?;
@@ -234,7 +242,7 @@ mod tests {
 
     fn measured(request: DeviceRequest, conv_gflops: f64) -> Measured {
         let speed = Speed { copy_gb_per_sec: 1.0, matmul_gflops: 1.0, conv_gflops, launch_micros: 1.0 };
-        Measured { request, name: request.to_string(), speed: Ok(speed), cached: false }
+        Measured { request, name: request.to_string(), speed: Some(speed), problem: None, cached: false }
     }
 
     #[test]
@@ -249,7 +257,8 @@ mod tests {
     #[test]
     fn a_failed_measurement_wins_nothing() {
         let cpu = measured(DeviceRequest::Cpu, 10.0);
-        let failed = Measured { speed: Err("it hung".into()), ..measured(DeviceRequest::Cuda(Some(0)), 1.0) };
+        let failed =
+            Measured { speed: None, problem: Some("it hung".into()), ..measured(DeviceRequest::Cuda(Some(0)), 1.0) };
         assert_eq!(advice(&[failed, cpu], DeviceRequest::Cpu), None);
     }
 }

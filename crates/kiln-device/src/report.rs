@@ -8,6 +8,7 @@ use crate::{
     choose::{Candidate, Choice, choose},
     error::DeviceError,
     inventory::{Backend, BusDevice, HardwareKind, Inventory, PhysicalDevice},
+    measure::{Measured, advice},
     request::DeviceRequest,
 };
 
@@ -66,6 +67,10 @@ pub struct DeviceReport<'a> {
     reason: String,
     lost: Vec<crate::choose::Lost>,
     notes: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    measured: Vec<Measured>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
     #[serde(skip)]
     summary: String,
 }
@@ -85,7 +90,17 @@ impl<'a> DeviceReport<'a> {
             chosen: choice.chosen,
             reason: choice.reason,
             lost: choice.lost,
+            measured: Vec::new(),
+            advice: None,
         })
+    }
+
+    /// Adds what [`measure`](crate::measure) found, and what it says against the choice.
+    #[must_use]
+    pub fn with_measured(mut self, measured: Vec<Measured>) -> Self {
+        self.advice = advice(&measured, self.chosen.request);
+        self.measured = measured;
+        self
     }
 }
 
@@ -111,6 +126,7 @@ impl fmt::Display for DeviceReport<'_> {
                 writeln!(f, "{:<13}  remedy: {remedy}", "")?;
             }
         }
+        self.write_measured(f)?;
         for device in self.devices {
             if let Some(bus) = &device.bus {
                 writeln!(f, "{}", bus_line(bus))?;
@@ -127,6 +143,32 @@ impl DeviceReport<'_> {
     /// The line that [`Choice::summary`] gives for this choice.
     pub fn summary(&self) -> &str {
         &self.summary
+    }
+
+    fn write_measured(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.measured.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\n{:<13}  {:>9}  {:>12}  {:>12}  {:>9}", "MEASURED", "COPY", "MATMUL", "CONVOLUTION", "LAUNCH")?;
+        for of in &self.measured {
+            match of.speed {
+                Some(speed) => writeln!(
+                    f,
+                    "{:<13}  {:>4.1} GB/s  {:>5.0} Gflop/s  {:>5.0} Gflop/s  {:>6.0} µs{}",
+                    of.request,
+                    speed.copy_gb_per_sec,
+                    speed.matmul_gflops,
+                    speed.conv_gflops,
+                    speed.launch_micros,
+                    if of.cached { "  (kept from before)" } else { "" }
+                )?,
+                None => writeln!(f, "{:<13}  {}", of.request, of.problem.as_deref().unwrap_or("not measured"))?,
+            }
+        }
+        if let Some(advice) = &self.advice {
+            writeln!(f, "{advice}")?;
+        }
+        writeln!(f)
     }
 
     /// One row per route, the chosen one marked; a card's second route repeats its name as a ditto.
