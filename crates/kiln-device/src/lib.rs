@@ -63,7 +63,7 @@ pub use crate::{
         inventory, passive_inventory, probe::probe_child,
     },
     measure::{Measured, Speed, measure},
-    monitor::{GpuProcess, GpuSample, GpuState, Monitor, Reading, throttle_names},
+    monitor::{Glance, GpuProcess, GpuSample, GpuState, Monitor, Reading, throttle_names},
     open::{OpenDevice, cpu, open, open_from, parity_devices},
     report::DeviceReport,
     request::{DEVICE_VARIABLE, DeviceRequest},

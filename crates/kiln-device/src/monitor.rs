@@ -8,6 +8,7 @@
 
 mod alerts;
 mod amd;
+mod glance;
 mod intel;
 mod nvidia;
 mod sample;
@@ -25,6 +26,7 @@ pub(crate) use self::{
     nvidia::{NvmlListing, ask_nvml, nvml_listing},
 };
 pub use self::{
+    glance::Glance,
     nvidia::throttle_names,
     sample::{GpuSample, GpuState},
 };

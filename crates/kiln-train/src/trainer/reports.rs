@@ -7,6 +7,7 @@ use crate::metrics::{Meter, MeterError, StepId};
 use crate::report::{EpochMetrics, Started, StepReport, Stopped, Summary};
 use crate::sgd::Residence;
 use crate::throughput::Throughput;
+use crate::verdict::{Pace, held_back};
 
 impl Trainer {
     pub(super) fn started(&self, run: &Run) -> Started {
@@ -84,6 +85,14 @@ impl Trainer {
             data_wait_fraction: trained.data_wait_fraction,
             train_secs: trained.secs,
             val_secs: validated.secs,
+            held_back: held_back(&Pace {
+                train_secs: trained.secs,
+                data_wait_fraction: trained.data_wait_fraction,
+                workers: self.recipe.data.workers,
+                num_threads: std::thread::available_parallelism().map_or(1, usize::from),
+                on_device: self.residence == Residence::Device,
+                alerts: &trained.alerts,
+            }),
             skipped,
             device: self.device_name.clone(),
         }
