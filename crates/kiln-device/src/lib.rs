@@ -51,6 +51,7 @@ mod open;
 mod report;
 mod request;
 mod smoke;
+mod trouble;
 
 pub use burn::tensor::Device;
 
@@ -67,4 +68,5 @@ pub use crate::{
     open::{OpenDevice, cpu, open, open_from, parity_devices},
     report::DeviceReport,
     request::{DEVICE_VARIABLE, DeviceRequest},
+    trouble::Trouble,
 };
