@@ -55,9 +55,10 @@ fn arithmetic(device: &Device) -> Result<(), String> {
 fn many_elements(device: &Device) -> Result<(), String> {
     const COUNT: usize = 65_536 * 64 + 1;
     let ones = Tensor::<1>::ones([COUNT], device).add_scalar(1.0);
-    let last = ones.clone().slice([COUNT - 1..COUNT]);
+    let last = ones.clone().narrow(0, COUNT - 1, 1);
     compare("the last of many elements", last.try_into_data(), &[2.0])?;
-    // Below 2^24, so that it is exact in any order.
+    // Below 2^24, so that it is exact in any order. llvmpipe (Mesa 22.3.6) fails here: its loops end
+    // after 65533 rounds, so 4.2 million ones sum up to 65533 there, without an error. Software drivers aren't asked.
     compare("a sum of many elements", ones.sum().try_into_data(), &[2.0 * COUNT as f32])
 }
 

@@ -42,6 +42,7 @@ fn mentions_all(case: &Case, text: &str) {
     }
 }
 
+#[cfg(feature = "cuda")]
 #[test]
 fn p01_a_driver_that_is_too_old_is_named_with_the_versions_needed() {
     let Some(case) = case("p01_driver_too_old") else { return };
@@ -84,6 +85,7 @@ fn p02b_nouveau_is_no_driver_for_training() {
     mentions_all(&case, &text);
 }
 
+#[cfg(feature = "cuda")]
 #[test]
 fn p03_the_visible_cards_are_those_of_the_driver_and_hidden_ones_are_not_missing() {
     let Some(case) = case("p03_cuda_visible_devices") else { return };
@@ -130,8 +132,12 @@ fn p05_a_sleeping_card_is_listed_and_left_asleep() {
     for log in ["p05_cuda.log", "p05_nvml.log"] {
         assert!(!case.folder().join(log).exists(), "the driver was asked: {log}");
     }
+}
 
-    // Told to wake it, the doctor asks.
+#[cfg(feature = "cuda")]
+#[test]
+fn p05_told_to_wake_the_card_the_doctor_asks_its_driver() {
+    let Some(case) = case("p05_dgpu_asleep") else { return };
     let (_, stdout, _) = outcome(case.kiln().args(["doctor", "--wake", "--json"]));
     let report: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
     assert_eq!(check(&report, "cuda_start")["status"], "ok");
@@ -168,6 +174,7 @@ fn p08_an_amd_processor_s_gpu_is_judged_by_all_the_memory_it_may_use() {
     assert!(gpu["mem_busy"].is_null(), "{gpu}");
 }
 
+#[cfg(feature = "cuda")]
 #[test]
 fn a_card_whose_context_cannot_be_made_loses_and_the_reason_is_told() {
     // The fakes answer questions only. With a driver as new as the compiler, CUDA is chosen, and fails when opened.
@@ -225,6 +232,7 @@ fn damaged_and_foreign_libraries_are_named_with_what_is_wrong() {
     }
 }
 
+#[cfg(all(feature = "cuda", feature = "wgpu"))]
 #[test]
 fn libraries_that_never_answer_are_given_up() {
     let folder = support::folder();
@@ -268,6 +276,7 @@ fn damaged_manifests_of_vulkan_drivers_are_named_with_what_is_wrong() {
     }
 }
 
+#[cfg(feature = "wgpu")]
 #[test]
 fn a_vulkan_driver_that_never_answers_is_given_up() {
     let folder = support::folder();

@@ -82,10 +82,10 @@ impl Facts {
     pub(crate) fn gather(wake: bool, ends: Instant) -> Result<Self, DeviceError> {
         let root = Path::new("/");
         let sources = Sources::ask(if wake { Wake::Yes } else { Wake::No }, Some(PROBE_DEADLINE));
+        let (nvidia_nodes, render_nodes) = nodes(&sources.bus, wake);
         let mut inventory = sources.inventory();
         let mut trials = Vec::new();
         let choice = super::trial::choose_and_try(&mut inventory, &mut trials, ends)?;
-        let (nvidia_nodes, render_nodes) = nodes(&sources.bus, wake);
         Ok(Self {
             platform: Platform::of(root),
             nvidia_module: bus::nvidia_module_version(root),
@@ -192,10 +192,18 @@ fn nodes(cards: &[BusDevice], wake: bool) -> (Vec<Node>, Vec<Node>) {
     }
     let untried =
         |nvidia: bool| !wake && cards.iter().any(|card| card.is_asleep() && (card.vendor == VENDOR_NVIDIA) == nvidia);
-    let nvidia = ["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm"];
-    let nvidia = nvidia.into_iter().map(|path| node(path.to_owned(), untried(true))).collect();
+    let nvidia = ["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm"].map(str::to_owned);
     let render = cards.iter().filter(|card| card.vendor != VENDOR_NVIDIA).filter_map(|card| card.render_node.clone());
-    (nvidia, render.map(|name| node(format!("/dev/dri/{name}"), untried(false))).collect())
+    let render = render.map(|name| format!("/dev/dri/{name}"));
+    (try_all(nvidia, untried(true)), try_all(render, untried(false)))
+}
+
+/// Tries several files at once: each may take its deadline.
+fn try_all(paths: impl IntoIterator<Item = String>, untried: bool) -> Vec<Node> {
+    thread::scope(|scope| {
+        let started: Vec<_> = paths.into_iter().map(|path| scope.spawn(move || node(path, untried))).collect();
+        started.into_iter().filter_map(|started| started.join().ok()).collect()
+    })
 }
 
 fn node(path: String, untried: bool) -> Node {

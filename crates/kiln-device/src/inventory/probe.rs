@@ -32,6 +32,9 @@ const PROBE_VARIABLE: &str = "KILN_PROBE";
 /// Starts the answer's line: drivers print to standard output too.
 const ANSWER_MARK: &str = "kiln-probe-answer:";
 
+/// How long a child that has closed its output may take to end.
+const EXIT_DEADLINE: Duration = Duration::from_secs(1);
+
 /// Whether this program's `main` answers probes.
 static HOST_ANSWERS: AtomicBool = AtomicBool::new(false);
 
@@ -150,7 +153,7 @@ fn ask_child<T: DeserializeOwned>(mut child: Child, deadline: Duration) -> Resul
     let Ok(bytes) = bytes else {
         return Err(format!("asking the driver failed: {}", no_answer(deadline)));
     };
-    parse_answer(&bytes).ok_or_else(|| match receiver.recv_timeout(deadline) {
+    parse_answer(&bytes).ok_or_else(|| match receiver.recv_timeout(deadline.min(EXIT_DEADLINE)) {
         Ok(Ok(status)) => format!("the driver ended the process that asked it ({status})"),
         _ => format!("asking the driver failed: {}", no_answer(deadline)),
     })
