@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     error::DeviceError,
-    inventory::{Api, Backend, HardwareKind, Inventory, PhysicalDevice, Route},
+    inventory::{Api, Backend, HardwareKind, Inventory, PciAddress, PhysicalDevice, Route},
     request::DeviceRequest,
 };
 
@@ -29,6 +29,8 @@ pub struct Candidate {
     pub backend: Backend,
     /// The interface it is reached through.
     pub api: Api,
+    /// Its address on the PCI bus, if it has one that is known.
+    pub pci_address: Option<PciAddress>,
 }
 
 /// A candidate that wasn't taken, and why.
@@ -100,6 +102,7 @@ fn candidate(device: &PhysicalDevice, route: &Route) -> Candidate {
         kind: device.kind,
         backend: route.backend,
         api: route.api,
+        pci_address: device.pci_address,
     }
 }
 

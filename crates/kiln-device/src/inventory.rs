@@ -1,27 +1,46 @@
 //! The inventory: every device of this machine that Kiln could train on, and why others are missing.
 //!
-//! In: what each source found, [`cuda`] (the CUDA driver), [`wgpu`] (Vulkan, DirectX 12, Metal) and [`cpu`].
-//! Out: an [`Inventory`], one [`PhysicalDevice`] per card, each with the [`Route`]s that lead to it. A card
+//! In: what each source found, [`bus`] (the kernel), [`cuda`] (the CUDA driver), [`wgpu`] (Vulkan, DirectX 12,
+//! Metal), [`nvml`] (NVIDIA's management library) and [`cpu`]. Out: an [`Inventory`], one [`PhysicalDevice`] per card, each with the [`Route`]s that lead to it. A card
 //! that CUDA and Vulkan both list is one device with two routes, joined by PCI address; sources that don't give
 //! one are joined by vendor, device id and name. Building it opens no device and never panics: a source that
 //! fails is a sentence in [`Inventory::notes`].
 //!
-//! Not done here: choosing ([`choose`](crate::choose)), and what sysfs and NVML know (power state, display,
-//! PCIe link); they become two more files beside these three.
+//! Asking a driver about a sleeping card wakes it, so [`passive_inventory`] leaves such a driver alone.
+//! Not done here: choosing ([`choose`](crate::choose)), and readings that change ([`Monitor`](crate::Monitor)).
 
+pub(crate) mod bus;
 pub(crate) mod cpu;
 pub(crate) mod cuda;
 pub(crate) mod join;
+pub(crate) mod library_file;
+pub(crate) mod nvml;
 pub(crate) mod pci;
 pub(crate) mod probe;
+pub(crate) mod visible_devices;
+pub(crate) mod vulkan_files;
 pub(crate) mod wgpu;
 
-use std::{fmt, path::PathBuf};
+use std::{
+    env,
+    ffi::OsString,
+    fmt,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::pci::PciAddress;
-use crate::{nvrtc::Installation, request::DeviceRequest};
+pub use self::{
+    bus::{BusDevice, PcieLink},
+    pci::PciAddress,
+};
+use crate::{
+    monitor::{self, NvmlListing},
+    nvrtc::{self, Compilers, Installation},
+    request::DeviceRequest,
+};
 
 /// The family of burn backend that runs a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -131,6 +150,8 @@ pub struct Route {
     pub backend: Backend,
     /// The interface it goes through.
     pub api: Api,
+    /// What that interface calls the device.
+    pub listed_as: String,
     /// The driver and its version, as far as the interface tells.
     pub driver: Option<String>,
     /// What compiles kernels for it, where that is a part of its own (CUDA's NVRTC).
@@ -173,7 +194,9 @@ pub struct PhysicalDevice {
     pub compute_capability: Option<(u32, u32)>,
     /// PCI vendor and device number, where a source gives them.
     pub pci_id: Option<(u32, u32)>,
-    /// The ways to reach it, best first.
+    /// What the kernel says about it, on Linux: driver, power state, display, PCIe link.
+    pub bus: Option<BusDevice>,
+    /// The ways to reach it, best first. None for a card that no driver lists.
     pub routes: Vec<Route>,
 }
 
@@ -206,7 +229,7 @@ impl Inventory {
 }
 
 /// Lists the devices of this machine. Opens none of them, never panics, and ends within half a minute even
-/// if a driver hangs.
+/// if a driver hangs. Wakes sleeping cards: it is the list to train from.
 ///
 /// Costs a few tenths of a second: the CUDA driver and the graphics drivers are loaded and asked, in a child
 /// process if the program called [`probe_child`](crate::probe_child) first.
@@ -215,14 +238,105 @@ impl Inventory {
 /// since Mesa's drivers complain otherwise. Call it before starting threads that read the environment through
 /// C's `getenv`.
 pub fn inventory() -> Inventory {
-    crate::environment::set_runtime_dir();
-    // Both questions at once: each waits for a driver.
-    let (cuda, wgpu) = std::thread::scope(|scope| {
-        let cuda = scope.spawn(cuda::listing);
-        let wgpu = wgpu::listing();
-        (cuda.join(), wgpu)
-    });
-    let mut cuda = cuda.unwrap_or_else(|_| cuda::Listing::failed("asking the CUDA driver panicked"));
-    crate::nvrtc::find_problems(&mut cuda);
-    join::join(&cuda, &wgpu, &cpu::this_processor())
+    Sources::ask(Wake::Yes, None).inventory()
+}
+
+/// As [`inventory`], but a card that sleeps is left asleep: it is listed with what the kernel knows of it, its
+/// driver isn't asked, and a note says so.
+pub fn passive_inventory() -> Inventory {
+    Sources::ask(Wake::No, None).inventory()
+}
+
+/// Whether drivers of sleeping cards may be asked, which wakes the cards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    No,
+    Yes,
+}
+
+/// What each source says, before it is joined.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources {
+    pub(crate) bus: Vec<BusDevice>,
+    pub(crate) cuda: cuda::Listing,
+    pub(crate) compilers: Compilers,
+    pub(crate) wgpu: wgpu::Listing,
+    /// `None` if it wasn't asked.
+    pub(crate) nvml: Option<NvmlListing>,
+}
+
+impl Sources {
+    /// Asks all sources, each for at most `deadline` or as long as is usual for it.
+    pub(crate) fn ask(wake: Wake, deadline: Option<Duration>) -> Self {
+        crate::environment::set_runtime_dir();
+        let bus = bus::gpus(Path::new("/"));
+        let sleeping = |nvidia: bool| {
+            bus.iter().any(|card| wake == Wake::No && card.is_asleep() && (card.vendor == bus::VENDOR_NVIDIA) == nvidia)
+        };
+        let (nvidia_sleeps, other_sleeps) = (sleeping(true), sleeping(false));
+        // All questions at once: each waits for a driver.
+        let (cuda, nvml, wgpu) = thread::scope(|scope| {
+            let cuda = scope.spawn(|| {
+                if nvidia_sleeps {
+                    return cuda::Listing::failed("not asked, since that would wake the sleeping NVIDIA GPU");
+                }
+                cuda::listing(deadline.unwrap_or(cuda::DEADLINE))
+            });
+            let nvml =
+                scope.spawn(|| (!nvidia_sleeps).then(|| monitor::nvml_listing(deadline.unwrap_or(cuda::DEADLINE))));
+            let wgpu = graphics(nvidia_sleeps, other_sleeps, deadline.unwrap_or(wgpu::DEADLINE));
+            (cuda.join(), nvml.join(), wgpu)
+        });
+        let mut cuda = cuda.unwrap_or_else(|_| cuda::Listing::failed("asking the CUDA driver panicked"));
+        let mut compilers = Compilers::default();
+        if !cuda.devices.is_empty() {
+            compilers = nvrtc::compilers(deadline.unwrap_or(cuda::DEADLINE));
+            nvrtc::find_problems(&mut cuda, &compilers);
+        }
+        Self { bus, cuda, compilers, wgpu, nvml: nvml.unwrap_or_default() }
+    }
+
+    /// One row per card.
+    pub(crate) fn inventory(&self) -> Inventory {
+        let nvml = self.nvml.as_ref().map_or(&[][..], |nvml| &nvml.gpus);
+        let mut inventory = join::join(&self.bus, nvml, &self.cuda, &self.wgpu, &cpu::this_processor());
+        inventory.notes.extend(self.bus.iter().filter_map(|card| unreachable_note(card, &inventory.devices)));
+        inventory
+    }
+}
+
+/// Asks the graphics drivers, NVIDIA's excepted if its card sleeps.
+fn graphics(nvidia_sleeps: bool, other_sleeps: bool, deadline: Duration) -> wgpu::Listing {
+    // Mesa's drivers open every card they know.
+    if other_sleeps || (nvidia_sleeps && !probe::in_child()) {
+        return wgpu::Listing::failed("the graphics drivers were not asked, since that would wake a sleeping GPU");
+    }
+    if !nvidia_sleeps {
+        return wgpu::listing(deadline, &[]);
+    }
+    let others = vulkan_files::manifests().into_iter().filter(|manifest| !manifest.is_nvidia());
+    let files = env::join_paths(others.map(|manifest| manifest.path)).unwrap_or_default();
+    // An empty list would mean the usual folders.
+    let files = if files.is_empty() { OsString::from("/dev/null") } else { files };
+    // The second is the older name.
+    wgpu::listing(deadline, &[("VK_DRIVER_FILES", files.clone()), ("VK_ICD_FILENAMES", files)])
+}
+
+/// Why a card on the bus has no way to it.
+fn unreachable_note(card: &BusDevice, devices: &[PhysicalDevice]) -> Option<String> {
+    let row = devices.iter().find(|device| device.pci_address == Some(card.address))?;
+    if !row.routes.is_empty() {
+        return None;
+    }
+    let place = card.name_and_place();
+    Some(match (card.is_asleep(), &card.driver) {
+        (true, _) => format!(
+            "{place} is asleep ({}) and was left so; training wakes it, and so does --wake",
+            card.power_state.as_deref().unwrap_or("suspended")
+        ),
+        (false, None) => format!("{place} has no driver; `kiln doctor` says what to do"),
+        (false, Some(driver)) => {
+            format!("{place} (kernel driver {driver}) can't be reached; `kiln doctor` says why")
+        }
+    })
 }

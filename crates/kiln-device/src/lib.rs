@@ -7,7 +7,8 @@
 //! Each step is a value one can print: [`inventory`] lists the devices and the ways to reach them, [`choose`]
 //! is a pure function from that list to a [`Choice`] in which every loser has its reason, [`open`] does it all
 //! and hands out a device that has computed something right. `Display` of [`DeviceReport`] is the table of
-//! `kiln devices`.
+//! `kiln devices`. [`doctor`] examines the whole way and says what is wrong, [`Monitor`] reads the cards while they
+//! work, and [`measure`] tells how fast they are.
 //!
 //! ```
 //! use kiln_device::{DeviceRequest, open};
@@ -33,31 +34,39 @@
 //! Without any, only the processor is left.
 //!
 //! # Not done here
-//! Tensors beyond the smoke test, and training. `doctor` and `monitor` are yet to come.
+//! Tensors beyond the smoke test and [`measure`], and training.
 
 mod attempt;
 mod choose;
+mod doctor;
 mod environment;
 mod error;
 mod inventory;
 #[cfg(test)]
 mod machines;
+mod measure;
+mod monitor;
 mod nvrtc;
 mod open;
 mod report;
 mod request;
 mod smoke;
+mod trouble;
 
 pub use burn::tensor::Device;
 
 pub use crate::{
     choose::{Candidate, Choice, Lost, choose},
+    doctor::{Check, Chosen, Diagnosis, Machine, Status, Variable, Verdict, doctor},
     error::DeviceError,
     inventory::{
-        Api, Backend, HardwareKind, Inventory, PciAddress, PhysicalDevice, Problem, Route, inventory,
-        probe::probe_child,
+        Api, Backend, BusDevice, HardwareKind, Inventory, PciAddress, PcieLink, PhysicalDevice, Problem, Route,
+        inventory, passive_inventory, probe::probe_child,
     },
+    measure::{Measured, Speed, measure},
+    monitor::{Glance, GpuProcess, GpuSample, GpuState, Monitor, Reading, throttle_names},
     open::{OpenDevice, cpu, open, open_from, parity_devices},
     report::DeviceReport,
     request::{DEVICE_VARIABLE, DeviceRequest},
+    trouble::Trouble,
 };

@@ -42,6 +42,7 @@ pub(crate) fn adapter(api: Api, kind: AdapterKind, name: &str, id: (u32, u32), p
         driver_info: String::new(),
         memory_bytes: None,
         spirv: Some(true),
+        limits: None,
     }
 }
 
@@ -53,11 +54,29 @@ pub(crate) fn cuda_listing(devices: Vec<CudaDevice>) -> cuda::Listing {
         driver_release: Some("550.90.07".to_owned()),
         finding: devices.is_empty().then(|| "no NVIDIA driver (libcuda.so.1 is not installed)".to_owned()),
         devices,
+        init_code: None,
     }
+}
+
+/// What the case called `name` expects, from the folder `KILN_CASES_DIR`; without it, `None`, said aloud.
+#[expect(clippy::print_stderr, reason = "whoever runs the tests is to see that one did nothing")]
+pub(crate) fn expectation(name: &str) -> Option<serde_json::Value> {
+    let Some(cases) = std::env::var_os("KILN_CASES_DIR").filter(|value| !value.is_empty()) else {
+        assert!(std::env::var_os("KILN_REQUIRE_CASES").is_none(), "KILN_CASES_DIR is not set");
+        eprintln!("skipped: KILN_CASES_DIR is not set");
+        return None;
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut script = std::process::Command::new("python3");
+    script.arg(std::path::Path::new(&cases).join("gen_env.py")).arg(folder.path());
+    let made = script.env("PYTHONDONTWRITEBYTECODE", "1").output().expect("python3 starts");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let text = std::fs::read_to_string(folder.path().join(name).join("expected.json")).expect("the expectation");
+    Some(serde_json::from_str(&text).expect("JSON"))
 }
 
 /// A machine with these cards and adapters.
 pub(crate) fn machine(cuda: Vec<CudaDevice>, adapters: Vec<Adapter>) -> Inventory {
     let wgpu = wgpu::Listing { finding: adapters.is_empty().then(|| "no Vulkan driver".to_owned()), adapters };
-    join(&cuda_listing(cuda), &wgpu, &processor())
+    join(&[], &[], &cuda_listing(cuda), &wgpu, &processor())
 }

@@ -24,6 +24,7 @@ mod prepare;
 use std::{
     ffi::c_int,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use libloading::Library;
@@ -35,6 +36,7 @@ pub(crate) use self::prepare::prepare;
 use crate::inventory::{
     Problem,
     cuda::{CudaDevice, CudaVersion, Listing, OLDEST_DRIVER},
+    probe,
 };
 
 /// The major version of NVRTC that cudarc can find by name, where that is limited to one.
@@ -92,15 +94,35 @@ impl Installation {
     }
 }
 
-/// Fills in, for every card, the compiler to use or the problem that there is none.
-pub(crate) fn find_problems(listing: &mut Listing) {
-    if listing.devices.is_empty() {
-        return;
-    }
+/// What the search for compilers found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Compilers {
+    /// Those that load.
+    pub(crate) installations: Vec<Installation>,
+    /// Sentences about those that don't.
+    pub(crate) broken: Vec<String>,
+}
+
+/// Loads every compiler found and asks what it is.
+pub(crate) fn installed() -> Compilers {
     let (installations, broken) = inspect_all(Places::of_this_process().installations());
+    Compilers { installations, broken }
+}
+
+/// As [`installed`], asked from a child process or a thread within a deadline.
+pub(crate) fn compilers(deadline: Duration) -> Compilers {
+    probe::ask(probe::Question::Compilers, deadline, &[], installed).unwrap_or_else(|reason| Compilers {
+        installations: Vec::new(),
+        broken: vec![format!("looking for NVRTC failed: {reason}")],
+    })
+}
+
+/// Fills in, for every card, the compiler to use or the problem that there is none.
+pub(crate) fn find_problems(listing: &mut Listing, compilers: &Compilers) {
+    let Compilers { installations, broken } = compilers;
     let driver = listing.driver_version;
     for device in &mut listing.devices {
-        match pick(&installations, &broken, driver, device) {
+        match pick(installations, broken, driver, device) {
             Ok(installation) => {
                 device.warning = header_warning(&installation, driver, device);
                 device.compiler = Some(installation);
@@ -222,7 +244,7 @@ fn header_warning(installation: &Installation, driver: Option<CudaVersion>, devi
 }
 
 /// One line that installs a compiler fitting the driver and the card.
-fn remedy(driver: Option<CudaVersion>, capability: Option<(u32, u32)>) -> String {
+pub(crate) fn remedy(driver: Option<CudaVersion>, capability: Option<(u32, u32)>) -> String {
     // CUDA 12 compiles for everything from Maxwell to Blackwell; what came after is CUDA 13's alone.
     let new_card =
         capability.is_some_and(|capability| capability > (12, 1) || [(8, 8), (10, 7), (11, 0)].contains(&capability));

@@ -11,7 +11,7 @@ use crate::{
     attempt::attempt,
     choose::{Choice, choose},
     error::DeviceError,
-    inventory::{Backend, Handle, HardwareKind, Inventory, Problem, Route, inventory},
+    inventory::{Backend, Handle, HardwareKind, Inventory, Problem, Route, inventory, passive_inventory},
     request::DeviceRequest,
     smoke::{Depth, smoke_test},
 };
@@ -58,7 +58,9 @@ impl OpenDevice {
 /// See [`choose`]; and [`DeviceError::Unusable`] if a device asked for by name doesn't start or fails the smoke
 /// test.
 pub fn open(request: &DeviceRequest) -> Result<OpenDevice, DeviceError> {
-    open_from(inventory(), request)
+    // The processor needs no driver, and a GPU may go on sleeping.
+    let inventory = if *request == DeviceRequest::Cpu { passive_inventory() } else { inventory() };
+    open_from(inventory, request)
 }
 
 /// Opens what `request` asks for out of an inventory at hand.

@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::{
     choose::{Candidate, Choice, choose},
     error::DeviceError,
-    inventory::{Backend, HardwareKind, Inventory, PhysicalDevice},
+    inventory::{Backend, BusDevice, HardwareKind, Inventory, PhysicalDevice},
+    measure::{Measured, advice},
     request::DeviceRequest,
 };
 
@@ -66,6 +67,10 @@ pub struct DeviceReport<'a> {
     reason: String,
     lost: Vec<crate::choose::Lost>,
     notes: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    measured: Vec<Measured>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
     #[serde(skip)]
     summary: String,
 }
@@ -85,7 +90,17 @@ impl<'a> DeviceReport<'a> {
             chosen: choice.chosen,
             reason: choice.reason,
             lost: choice.lost,
+            measured: Vec::new(),
+            advice: None,
         })
+    }
+
+    /// Adds what [`measure`](crate::measure) found, and what it says against the choice.
+    #[must_use]
+    pub fn with_measured(mut self, measured: Vec<Measured>) -> Self {
+        self.advice = advice(&measured, self.chosen.request);
+        self.measured = measured;
+        self
     }
 }
 
@@ -111,6 +126,12 @@ impl fmt::Display for DeviceReport<'_> {
                 writeln!(f, "{:<13}  remedy: {remedy}", "")?;
             }
         }
+        self.write_measured(f)?;
+        for device in self.devices {
+            if let Some(bus) = &device.bus {
+                writeln!(f, "{}", bus_line(bus))?;
+            }
+        }
         for note in self.notes {
             writeln!(f, "note: {note}")?;
         }
@@ -124,10 +145,49 @@ impl DeviceReport<'_> {
         &self.summary
     }
 
+    fn write_measured(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.measured.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\n{:<13}  {:>9}  {:>12}  {:>12}  {:>9}", "MEASURED", "COPY", "MATMUL", "CONVOLUTION", "LAUNCH")?;
+        for of in &self.measured {
+            match of.speed {
+                Some(speed) => writeln!(
+                    f,
+                    "{:<13}  {:>4.1} GB/s  {:>5.0} Gflop/s  {:>5.0} Gflop/s  {:>6.0} µs{}",
+                    of.request,
+                    speed.copy_gb_per_sec,
+                    speed.matmul_gflops,
+                    speed.conv_gflops,
+                    speed.launch_micros,
+                    if of.cached { "  (kept from before)" } else { "" }
+                )?,
+                None => writeln!(f, "{:<13}  {}", of.request, of.problem.as_deref().unwrap_or("not measured"))?,
+            }
+        }
+        if let Some(advice) = &self.advice {
+            writeln!(f, "{advice}")?;
+        }
+        writeln!(f)
+    }
+
     /// One row per route, the chosen one marked; a card's second route repeats its name as a ditto.
     fn rows(&self) -> Vec<[String; 5]> {
         let mut rows = vec![["DEVICE", "NAME", "KIND", "MEMORY", "THROUGH"].map(str::to_owned)];
         for device in self.devices {
+            if device.routes.is_empty() {
+                rows.push([
+                    "-".to_owned(),
+                    device.name.clone(),
+                    device.kind.to_string(),
+                    device.memory_bytes.map_or_else(String::new, gib),
+                    device
+                        .bus
+                        .as_ref()
+                        .map_or("nothing", |bus| if bus.is_asleep() { "asleep" } else { "nothing" })
+                        .into(),
+                ]);
+            }
             for (position, route) in device.routes.iter().enumerate() {
                 let mark = if route.request == self.chosen.request { "*" } else { "" };
                 let first = position == 0;
@@ -144,6 +204,22 @@ impl DeviceReport<'_> {
         }
         rows
     }
+}
+
+/// A card as the kernel sees it: place, driver, power state, display, PCIe link.
+fn bus_line(bus: &BusDevice) -> String {
+    let mut line = format!("{}: kernel driver {}", bus.name_and_place(), bus.driver.as_deref().unwrap_or("none"));
+    if let Some(state) = &bus.power_state {
+        line.push_str(&format!(", power state {state}"));
+    }
+    line.push_str(if bus.drives_display { ", drives a display" } else { "" });
+    if let Some(link) = &bus.link {
+        line.push_str(&format!(", PCIe {} x{}", link.speed, link.width));
+    }
+    if let Some(max) = bus.max_link.as_ref().filter(|max| Some(*max) != bus.link.as_ref()) {
+        line.push_str(&format!(" (at best {} x{})", max.speed, max.width));
+    }
+    line
 }
 
 fn gib(bytes: u64) -> String {

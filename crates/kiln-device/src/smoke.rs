@@ -5,7 +5,7 @@
 //! use inside (TF32 included), and are compared with plain loops on the host. The first use of an operation
 //! compiles it and, for products and convolutions, times several variants: that costs seconds on a GPU and
 //! minutes on a software driver, which therefore does only arithmetic and the reduction. Not done here:
-//! gradients, f16 and bf16, and limits of the device.
+//! f16 and bf16.
 
 use burn::tensor::{Device, ExecutionError, Tensor, TensorData, module::conv2d, ops::ConvOptions};
 
@@ -14,7 +14,8 @@ use burn::tensor::{Device, ExecutionError, Tensor, TensorData, module::conv2d, o
 pub(crate) enum Depth {
     /// Arithmetic and a reduction.
     Quick,
-    /// Also a matrix product and a convolution.
+    /// Also more elements than one axis of a launch has workgroups, a matrix product, and a convolution with its
+    /// gradient.
     Thorough,
 }
 
@@ -25,8 +26,10 @@ pub(crate) enum Depth {
 pub(crate) fn smoke_test(device: &Device, depth: Depth) -> Result<(), String> {
     arithmetic(device)?;
     if depth == Depth::Thorough {
+        many_elements(device)?;
         matrix_product(device)?;
         convolution(device)?;
+        gradient(device)?;
     }
     Ok(())
 }
@@ -45,6 +48,43 @@ fn arithmetic(device: &Device) -> Result<(), String> {
     let y = x.mul_scalar(3.0).add_scalar(1.0);
     compare("arithmetic", y.clone().try_into_data(), &expected)?;
     compare("a sum", y.sum().try_into_data(), &[sum])
+}
+
+/// A batch's activation has more elements than 65535 workgroups, the most along one axis, times a workgroup of 64:
+/// a launch that doesn't spread over two axes fails here and not in training.
+fn many_elements(device: &Device) -> Result<(), String> {
+    const COUNT: usize = 65_536 * 64 + 1;
+    let ones = Tensor::<1>::ones([COUNT], device).add_scalar(1.0);
+    let last = ones.clone().narrow(0, COUNT - 1, 1);
+    compare("the last of many elements", last.try_into_data(), &[2.0])?;
+    // Below 2^24, so that it is exact in any order. llvmpipe (Mesa 22.3.6) fails here: its loops end
+    // after 65533 rounds, so 4.2 million ones sum up to 65533 there, without an error. Software drivers aren't asked.
+    compare("a sum of many elements", ones.sum().try_into_data(), &[2.0 * COUNT as f32])
+}
+
+/// The gradient of a convolution's sum by its weights: the sum of the pixels under each weight.
+fn gradient(device: &Device) -> Result<(), String> {
+    let (channels_in, channels_out, size, kernel) = (2, 4, 7, 3);
+    let images = numbers(channels_in * size * size);
+    let size_out = size - kernel + 1;
+    let expected: Vec<f32> = (0..channels_out * channels_in * kernel * kernel)
+        .map(|at| {
+            let (c, dy, dx) = (at / (kernel * kernel) % channels_in, at / kernel % kernel, at % kernel);
+            let pixel = |i: usize| images[(c * size + i / size_out + dy) * size + i % size_out + dx];
+            (0..size_out * size_out).map(pixel).sum()
+        })
+        .collect();
+    let device = device.clone().autodiff();
+    let weights = Tensor::<4>::ones([channels_out, channels_in, kernel, kernel], &device).require_grad();
+    let output = conv2d(
+        Tensor::<4>::from_data(TensorData::new(images, [1, channels_in, size, size]), &device),
+        weights.clone(),
+        None,
+        ConvOptions::new([1, 1], [0, 0], [1, 1], 1),
+    );
+    let gradients = output.sum().backward();
+    let found = weights.grad(&gradients).ok_or("a convolution has no gradient")?;
+    compare("a convolution's gradient", found.try_into_data(), &expected)
 }
 
 fn matrix_product(device: &Device) -> Result<(), String> {

@@ -61,6 +61,7 @@ mod sgd;
 mod stop;
 mod throughput;
 mod trainer;
+mod verdict;
 
 pub use checkpoint::{Checkpoint, Checkpoints, Found, ResumeFrom, RunState};
 pub use error::{Damaged, TrainError};

@@ -164,6 +164,9 @@ pub struct EpochMetrics {
     pub train_secs: f64,
     /// Seconds of the epoch's validation.
     pub val_secs: f64,
+    /// What held the epoch back, in one line, if anything did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_back: Option<String>,
     /// Files that could not be used, of both splits.
     pub skipped: usize,
     /// The device, such as `CUDA (NVIDIA GeForce RTX 4060)`.

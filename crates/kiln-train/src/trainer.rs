@@ -27,6 +27,7 @@ use crate::throughput::Throughput;
 use burn::module::Module;
 use burn::tensor::Device;
 use kiln_data::{Augment, DeviceBatches, Loader, Skipped};
+use kiln_device::{Glance, PciAddress};
 use kiln_model::ResNet;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -41,6 +42,8 @@ pub struct Trainer {
     device: Device,
     device_name: String,
     device_summary: String,
+    /// Where the card is, to read its state while it works.
+    pci_address: Option<PciAddress>,
     residence: Residence,
     classes: Vec<String>,
     train: Loader,
@@ -83,6 +86,8 @@ struct Trained {
     secs: f64,
     images_per_sec: f64,
     data_wait_fraction: f64,
+    /// What the card said in the epoch's middle.
+    alerts: Vec<String>,
 }
 
 /// A validation.
@@ -124,6 +129,7 @@ impl Trainer {
         let mut meter = self.meter();
         let mut speed = Throughput::new(run.warmup_left);
         let (mut step, mut lr) = (0, 0.0);
+        let mut glance = None;
         while let Some(batch) = batches.next() {
             if self.stop.is_stopped() {
                 return Ok((run, Outcome::Stopped { steps_lost: step }));
@@ -141,6 +147,9 @@ impl Trainer {
             run.model = run.optimizer.step(lr, run.model, gradients);
             run.num_steps_done += 1;
 
+            if step == self.train.num_batches().div_ceil(2) {
+                glance = self.pci_address.map(Glance::at);
+            }
             meter.push(StepId { step, lr }, loss, logits, main_targets);
             if speed.warming_up() || meter.is_due() {
                 meter.read().map_err(|error| self.meter_error(error, TRAINING, &run))?;
@@ -160,6 +169,7 @@ impl Trainer {
             secs,
             images_per_sec: speed.epoch_images_per_sec(),
             data_wait_fraction: batches.wait_secs() / secs,
+            alerts: glance.map_or_else(Vec::new, |glance| glance.alerts()),
         };
         Ok((run, Outcome::Trained(trained)))
     }

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   kiln devices                               what could train here, and what would be chosen
+  kiln doctor                                what keeps a GPU from being used, and what to do
+  kiln monitor                               the GPUs while they work
   kiln train                                 ResNet-50 on a small data set that Kiln draws itself
   kiln train --data photos --epochs 90       the same on your pictures
   kiln train --data photos --resume          go on where the last run ended";
@@ -23,6 +25,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Devices(commands::devices::Devices),
+    Doctor(commands::doctor::Doctor),
+    Monitor(commands::monitor::Monitor),
     Train(Box<commands::train::Train>),
 }
 
@@ -31,6 +35,8 @@ fn main() -> ExitCode {
     kiln::log_to_stderr();
     let result = match Cli::parse().command {
         Command::Devices(args) => commands::devices::run(&args),
+        Command::Doctor(args) => Ok(commands::doctor::run(&args)),
+        Command::Monitor(args) => commands::monitor::run(&args),
         Command::Train(args) => commands::train::run(&args),
     };
     result.unwrap_or_else(|error| {

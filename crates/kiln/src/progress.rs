@@ -106,6 +106,9 @@ impl Observer for TerminalProgress {
             duration(m.train_secs + m.val_secs),
             if report.best { "  best" } else { "" }
         ));
+        if let Some(held_back) = &m.held_back {
+            self.line(&format!("          {held_back}"));
+        }
         for skipped in &report.skipped {
             self.line(&format!("skipped  {}: {}", skipped.name, skipped.reason));
         }

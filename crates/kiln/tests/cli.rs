@@ -66,6 +66,27 @@ fn devices_without_any_vulkan_driver_lists_no_wgpu_device() {
 }
 
 #[test]
+fn measurements_are_kept_for_the_next_time() {
+    let folder = folder();
+    let measure = || {
+        let mut command = kiln(folder.path());
+        // The processor alone: a GPU would compile kernels for minutes.
+        command.env("CUDA_VISIBLE_DEVICES", "").env("VK_DRIVER_FILES", "/nowhere").env("VK_ICD_FILENAMES", "/nowhere");
+        let (code, stdout, stderr) = outcome(command.args(["devices", "--measure", "--json"]));
+        assert_eq!(code, Some(0), "{stderr}");
+        let report: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
+        let measured = report["measured"].as_array().expect("a list");
+        measured.iter().find(|row| row["request"] == "cpu").expect("the processor").clone()
+    };
+    let (first, second) = (measure(), measure());
+    assert_eq!((first["cached"].as_bool(), second["cached"].as_bool()), (Some(false), Some(true)));
+    assert_eq!(first["speed"], second["speed"]);
+    for figure in ["copy_gb_per_sec", "matmul_gflops", "conv_gflops", "launch_micros"] {
+        assert!(first["speed"][figure].as_f64().is_some_and(|value| value > 0.0), "{figure} in {first}");
+    }
+}
+
+#[test]
 fn a_device_that_is_not_there_is_an_error_that_lists_what_is() {
     let folder = folder();
     for (device, built) in [("cuda:99", cfg!(feature = "cuda")), ("wgpu:99", cfg!(feature = "wgpu"))] {

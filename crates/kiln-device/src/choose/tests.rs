@@ -51,6 +51,14 @@ fn rx_6600m(driver: &str, pci: &str) -> Adapter {
     vulkan(DiscreteGpu, "AMD Radeon RX 6600M", (0x1002, 0x73ff), pci, driver)
 }
 
+fn rx_7900(pci: &str) -> Adapter {
+    vulkan(DiscreteGpu, "AMD Radeon RX 7900 XTX", (0x1002, 0x744c), pci, "radv")
+}
+
+fn arc(api: Api, pci: &str) -> Adapter {
+    adapter(api, DiscreteGpu, "Intel(R) Arc(TM) A770 Graphics", (0x8086, 0x56a0), pci, "Intel")
+}
+
 fn with_memory(mut adapter: Adapter, gib: u64) -> Adapter {
     adapter.memory_bytes = Some(gib << 30);
     adapter
@@ -101,6 +109,34 @@ fn table() -> Vec<Row> {
         row("an adapter of no known kind", vec![], vec![vulkan(Other, "Mystery GPU", (0x1234, 1), "", "mystery")], processor, 1),
         row("Apple silicon", vec![], vec![adapter(Api::Metal, IntegratedGpu, "Apple M2", (0, 0), "", "")], ("Apple M2", Api::Metal), 1),
         row("Jetson: integrated, over CUDA", vec![CudaDevice { integrated: true, ..cuda_card("Orin", "0000:00:00.0", (8, 7)) }], vec![], ("Orin", Api::Cuda), 1),
+        // What the reports of other frameworks' users add; the numbers are those of gfx-rs/wgpu's issues where there is one.
+        row("NVK alone", vec![], vec![vulkan(DiscreteGpu, "NVIDIA GeForce MX150 (NVK GP108)", (0x10de, 0x1d10), "0000:01:00.0", "NVK")], processor, 1),
+        row("NVK beside an AMD card", vec![], vec![vulkan(DiscreteGpu, "NVIDIA GeForce RTX 2060 (NVK TU106)", (0x10de, 0x1f08), "0000:01:00.0", "NVK"), rx_6600m("radv", "0000:03:00.0")], ("AMD Radeon RX 6600M", Api::Vulkan), 2),
+        row("NVIDIA and a larger AMD card, CUDA works", vec![rtx_3050()], vec![with_memory(rx_7900("0000:2f:00.0"), 24), rtx_3050_vulkan()], (RTX_3050, Api::Cuda), 2),
+        row("NVIDIA and a larger AMD card, NVRTC missing", vec![rtx_3050_without_nvrtc()], vec![with_memory(rtx_3050_vulkan(), 4), with_memory(rx_7900("0000:2f:00.0"), 24)], ("AMD Radeon RX 7900 XTX", Api::Vulkan), 2),
+        row("Intel Arc beside an Intel iGPU, which is listed first (3464)", vec![], vec![iris(), arc(Api::Vulkan, "0000:03:00.0")], ("Intel(R) Arc(TM) A770 Graphics", Api::Vulkan), 2),
+        row("Optimus: NVIDIA's adapter hidden, CUDA works (257)", vec![rtx_3050()], vec![iris()], (RTX_3050, Api::Cuda), 2),
+        row("cards hidden by CUDA_VISIBLE_DEVICES, Vulkan sees them", vec![], vec![rtx_3050_vulkan()], (RTX_3050, Api::Vulkan), 1),
+        row("a small, old NVIDIA card over CUDA beside Intel", vec![CudaDevice { memory_bytes: Some(2 << 30), ..cuda_card("NVIDIA GeForce MX150", "0000:01:00.0", (6, 1)) }], vec![iris()], ("NVIDIA GeForce MX150", Api::Cuda), 2),
+        row("server with eight cards", (0..8).map(|n| cuda_card("NVIDIA H100 80GB HBM3", &format!("0000:{n:x}b:00.0"), (9, 0))).collect(), vec![], ("NVIDIA H100 80GB HBM3", Api::Cuda), 8),
+        row("AMDVLK alone", vec![], vec![rx_6600m("AMD open-source driver", "0000:03:00.0")], ("AMD Radeon RX 6600M", Api::Vulkan), 1),
+        row("three AMD drivers list one card", vec![], vec![rx_6600m("AMD proprietary driver", "0000:03:00.0"), rx_6600m("AMD open-source driver", "0000:03:00.0"), rx_6600m("radv", "0000:03:00.0")], ("AMD Radeon RX 6600M", Api::Vulkan), 1),
+        row("eGPU of the same model as the internal card", vec![], vec![rx_6600m("radv", "0000:03:00.0"), rx_6600m("radv", "0000:2f:00.0")], ("AMD Radeon RX 6600M", Api::Vulkan), 2),
+        row("lavapipe and SwiftShader only", vec![], vec![llvmpipe(), vulkan(Cpu, "SwiftShader Device (LLVM 10.0.0)", (0x1ae0, 0xc0de), "", "SwiftShader driver")], processor, 0),
+        row("virtual machine whose GPU is llvmpipe behind Venus", vec![], vec![vulkan(VirtualGpu, "Virtio-GPU Venus (llvmpipe (LLVM 15.0.7, 256 bits))", (0x1af4, 0x1050), "", "venus")], processor, 0),
+        row("WSL: CUDA, and Dozen's view of the same card", vec![cuda_card("NVIDIA GeForce RTX 3060", "0000:01:00.0", (8, 6))], vec![llvmpipe(), vulkan(DiscreteGpu, "Microsoft Direct3D12 (NVIDIA GeForce RTX 3060)", (0x10de, 0x2503), "", "Dozen")], ("NVIDIA GeForce RTX 3060", Api::Cuda), 1),
+        row("Raspberry Pi", vec![], vec![vulkan(IntegratedGpu, "V3D 7.1.7", (0x14e4, 0x55701c33), "", "V3DV Mesa"), llvmpipe()], ("V3D 7.1.7", Api::Vulkan), 1),
+        row("Intel Mac with an AMD card", vec![], vec![adapter(Api::Metal, IntegratedGpu, "Intel UHD Graphics 630", (0, 0), "", ""), adapter(Api::Metal, DiscreteGpu, "AMD Radeon Pro 5500M", (0, 0), "", "")], ("AMD Radeon Pro 5500M", Api::Metal), 2),
+        row("Windows: CUDA, Vulkan and DirectX 12 list one NVIDIA card", vec![rtx_3050()], vec![iris(), rtx_3050_vulkan(), dx12(DiscreteGpu, RTX_3050, (0x10de, 0x25a2)), dx12(IntegratedGpu, IRIS, (0x8086, 0x46a6))], (RTX_3050, Api::Cuda), 2),
+        row("Windows: NVIDIA under DirectX 12 only, Intel under both (1416)", vec![], vec![iris(), dx12(DiscreteGpu, RTX_3050, (0x10de, 0x25a2)), dx12(IntegratedGpu, IRIS, (0x8086, 0x46a6))], (RTX_3050, Api::Dx12), 2),
+        row("Windows: the renderer of Windows goes first", vec![], vec![dx12(Cpu, "Microsoft Basic Render Driver", (0x1414, 0x8c)), dx12(IntegratedGpu, IRIS, (0x8086, 0x46a6))], (IRIS, Api::Dx12), 1),
+        row("Windows: Ryzen laptop, DirectX 12 alone calls its GPU discrete (2304)", vec![], vec![dx12(DiscreteGpu, "AMD Radeon 780M", (0x1002, 0x15bf)), dx12(Cpu, "Microsoft Basic Render Driver", (0x1414, 0x8c))], ("AMD Radeon 780M", Api::Dx12), 1),
+        row("Windows: Ryzen laptop with a Radeon card, both called discrete", vec![], vec![dx12(DiscreteGpu, "AMD Radeon(TM) Graphics", (0x1002, 0x1638)), dx12(DiscreteGpu, "AMD Radeon RX 6600M", (0x1002, 0x73ff))], ("AMD Radeon RX 6600M", Api::Dx12), 2),
+        row("Windows: Ryzen desktop with an NVIDIA card and NVRTC missing", vec![rtx_3050_without_nvrtc()], vec![amd_igpu(Api::Dx12, DiscreteGpu, ""), dx12(DiscreteGpu, RTX_3050, (0x10de, 0x25a2)), amd_igpu(Api::Vulkan, IntegratedGpu, "0000:05:00.0"), rtx_3050_vulkan()], (RTX_3050, Api::Vulkan), 2),
+        row("Windows: two equal NVIDIA cards, each listed twice", vec![], vec![dx12(DiscreteGpu, "NVIDIA RTX A1000", (0x10de, 0x25b9)), dx12(DiscreteGpu, "NVIDIA RTX A1000", (0x10de, 0x25b9)), vulkan(DiscreteGpu, "NVIDIA RTX A1000", (0x10de, 0x25b9), "0000:01:00.0", "NVIDIA"), vulkan(DiscreteGpu, "NVIDIA RTX A1000", (0x10de, 0x25b9), "0000:41:00.0", "NVIDIA")], ("NVIDIA RTX A1000", Api::Vulkan), 2),
+        row("Windows: Intel Arc beside an Intel iGPU", vec![], vec![iris(), arc(Api::Vulkan, "0000:03:00.0"), arc(Api::Dx12, ""), dx12(IntegratedGpu, IRIS, (0x8086, 0x46a6))], ("Intel(R) Arc(TM) A770 Graphics", Api::Vulkan), 2),
+        row("Windows on ARM", vec![], vec![dx12(IntegratedGpu, "Qualcomm(R) Adreno(TM) X1-85 GPU", (0x4d4f_4351, 0x3643_3031)), dx12(Cpu, "Microsoft Basic Render Driver", (0x1414, 0x8c))], ("Qualcomm(R) Adreno(TM) X1-85 GPU", Api::Dx12), 1),
+        row("Windows: a remote desktop's adapter beside NVIDIA", vec![], vec![dx12(Other, "Microsoft Remote Display Adapter", (0x1414, 0x8d)), dx12(DiscreteGpu, RTX_3050, (0x10de, 0x25a2))], (RTX_3050, Api::Dx12), 2),
     ]
 }
 
@@ -137,6 +173,46 @@ fn auto_never_takes_software() {
         let choice = choose(&inventory, &DeviceRequest::Auto).expect("auto always finds something");
         assert_ne!(choice.chosen.kind, HardwareKind::Software, "{}", row.machine);
     }
+}
+
+#[test]
+fn the_adapter_lists_of_the_cases_are_chosen_from_as_expected() {
+    let Some(expected) = crate::machines::expectation("p04_adapters") else { return };
+    for (name, case) in expected.as_object().expect("a table") {
+        let all = case["adapters"].as_array().expect("a list");
+        // OpenGL is never asked.
+        let adapters: Vec<Adapter> = all.iter().filter(|json| json["backend"] != "Gl").map(adapter_of).collect();
+        let inventory = machine(vec![], adapters);
+        let choice = choose(&inventory, &DeviceRequest::Auto).expect("auto always finds something");
+        match case["selected_index"].as_u64() {
+            None => assert_eq!(choice.chosen.api, Api::Native, "{name}"),
+            Some(index) => {
+                let wanted = adapter_of(&all[index as usize]);
+                assert_eq!((choice.chosen.name, choice.chosen.api), (wanted.name, wanted.api), "{name}");
+            }
+        }
+        let is_gpu = |device: &&PhysicalDevice| !matches!(device.kind, HardwareKind::Software | HardwareKind::Cpu);
+        let num_gpus = inventory.devices.iter().filter(is_gpu).count() as u64;
+        assert_eq!(Some(num_gpus), case["physical_gpus_after_dedupe"].as_u64(), "{name}");
+    }
+}
+
+/// An adapter as the case writes it.
+fn adapter_of(json: &serde_json::Value) -> Adapter {
+    let text = |key: &str| json[key].as_str().expect("text");
+    let number = |key: &str| json[key].as_u64().expect("a number") as u32;
+    let api = match text("backend") {
+        "Vulkan" => Api::Vulkan,
+        "Dx12" => Api::Dx12,
+        other => panic!("an interface we ask, not {other}"),
+    };
+    let kind = match text("device_type") {
+        "DiscreteGpu" => DiscreteGpu,
+        "IntegratedGpu" => IntegratedGpu,
+        "Cpu" => Cpu,
+        _ => Other,
+    };
+    adapter(api, kind, text("name"), (number("vendor"), number("device")), text("device_pci_bus_id"), text("driver"))
 }
 
 /// The reason `name` lost on `choice`.

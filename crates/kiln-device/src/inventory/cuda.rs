@@ -16,11 +16,11 @@ use std::{
 use libloading::Library;
 use serde::{Deserialize, Serialize};
 
-use super::{Problem, pci::PciAddress, probe};
+use super::{Problem, bus, pci::PciAddress, probe};
 use crate::nvrtc::Installation;
 
 /// How long the driver may take. Waking a sleeping laptop GPU takes 1–3 s.
-const DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The oldest driver that loads what CUDA 12's compiler produces (NVIDIA's minor-version compatibility: any
 /// 12.x toolkit on any driver from 525 on).
@@ -35,7 +35,7 @@ pub(crate) struct CudaVersion {
 
 impl CudaVersion {
     /// From the driver's number, 1000 × major + 10 × minor.
-    fn from_driver_number(number: c_int) -> Self {
+    pub(crate) fn from_driver_number(number: c_int) -> Self {
         let number = number.unsigned_abs();
         Self { major: number / 1000, minor: number % 1000 / 10 }
     }
@@ -60,6 +60,9 @@ pub(crate) struct Listing {
     pub(crate) devices: Vec<CudaDevice>,
     /// Why there are none, or what is wrong with those there are.
     pub(crate) finding: Option<String>,
+    /// What `cuInit` returned, if it was reached and failed.
+    #[serde(default)]
+    pub(crate) init_code: Option<c_int>,
 }
 
 impl Listing {
@@ -88,11 +91,11 @@ pub(crate) struct CudaDevice {
 }
 
 /// Asks the driver, from a child process or a thread, within a deadline. Empty in a build without CUDA.
-pub(crate) fn listing() -> Listing {
+pub(crate) fn listing(deadline: Duration) -> Listing {
     if !cfg!(feature = "cuda") {
         return Listing::failed("this build has no CUDA support (Cargo feature `cuda`)");
     }
-    probe::ask(probe::Question::Cuda, DEADLINE, ask_driver).unwrap_or_else(Listing::failed)
+    probe::ask(probe::Question::Cuda, deadline, &[], ask_driver).unwrap_or_else(Listing::failed)
 }
 
 /// Asks the driver where it is usually found.
@@ -163,7 +166,7 @@ fn open(path: &Path) -> Result<Library, Missing> {
 }
 
 /// libloading's message without its own wrapping.
-fn error_text(error: &libloading::Error) -> String {
+pub(crate) fn error_text(error: &libloading::Error) -> String {
     let inner = std::error::Error::source(error).map(ToString::to_string);
     inner.unwrap_or_else(|| error.to_string())
 }
@@ -217,7 +220,11 @@ unsafe fn symbol<'lib, T>(library: &'lib Library, name: &CStr) -> Result<libload
 }
 
 fn ask_library(library: &Library, path: &Path) -> Listing {
-    let mut listing = Listing { library: path.to_owned(), driver_release: driver_release(), ..Listing::default() };
+    let mut listing = Listing {
+        library: path.to_owned(),
+        driver_release: bus::nvidia_module_version(Path::new("/")),
+        ..Listing::default()
+    };
     let driver = match Driver::of(library) {
         Ok(driver) => driver,
         Err(finding) => {
@@ -230,6 +237,7 @@ fn ask_library(library: &Library, path: &Path) -> Listing {
     #[expect(unsafe_code, reason = "a call into the driver")]
     let code = unsafe { (driver.init)(0) };
     if code != 0 {
+        listing.init_code = Some(code);
         listing.finding = Some(init_failure(code, hidden_by().as_deref()));
         return listing;
     }
@@ -237,7 +245,7 @@ fn ask_library(library: &Library, path: &Path) -> Listing {
     listing.devices = (0..num_devices).filter_map(|index| describe(&driver, index)).collect();
     if listing.devices.is_empty() {
         listing.finding = Some(match hidden_by() {
-            Some(value) => format!("CUDA_VISIBLE_DEVICES=\"{value}\" hides every NVIDIA GPU"),
+            Some(value) => hidden(&value),
             None => "the NVIDIA driver lists no GPU".to_owned(),
         });
     }
@@ -331,9 +339,7 @@ fn init_failure(code: c_int, hidden_by: Option<&str>) -> String {
     let meaning = match code {
         34 => "the library found is the toolkit's stub; remove the folder lib64/stubs from LD_LIBRARY_PATH",
         100 => match hidden_by {
-            Some(value) => {
-                return format!("CUDA_VISIBLE_DEVICES=\"{value}\" hides every NVIDIA GPU");
-            }
+            Some(value) => return hidden(value),
             None => "the NVIDIA driver finds no GPU",
         },
         101 => "invalid device",
@@ -350,11 +356,9 @@ fn init_failure(code: c_int, hidden_by: Option<&str>) -> String {
     format!("{meaning} (cuInit returned {code})")
 }
 
-/// Version of the loaded NVIDIA kernel module, on Linux.
-fn driver_release() -> Option<String> {
-    let text = std::fs::read_to_string("/sys/module/nvidia/version").ok()?;
-    let release = text.trim();
-    (!release.is_empty()).then(|| release.to_owned())
+/// The finding for a variable that leaves no card.
+fn hidden(value: &str) -> String {
+    format!("every NVIDIA GPU is hidden by CUDA_VISIBLE_DEVICES=\"{value}\"")
 }
 
 #[cfg(test)]
@@ -406,7 +410,7 @@ mod tests {
     fn init_failures_name_the_cause() {
         assert!(init_failure(803, None).contains("differ in version"));
         assert!(init_failure(100, None).contains("finds no GPU"));
-        assert!(init_failure(100, Some("")).contains("CUDA_VISIBLE_DEVICES=\"\" hides"));
+        assert!(init_failure(100, Some("")).contains("hidden by CUDA_VISIBLE_DEVICES=\"\""));
         assert!(init_failure(12_345, None).contains("returned 12345"));
     }
 }

@@ -6,17 +6,21 @@
 
 use super::{
     Api, Backend, Handle, HardwareKind, Inventory, PhysicalDevice, Problem, Route,
+    bus::{BusDevice, VENDOR_AMD, VENDOR_NVIDIA},
     cpu::Processor,
     cuda::{self, CudaDevice},
     wgpu::{self, Adapter, AdapterKind},
 };
-use crate::{nvrtc::Installation, request::DeviceRequest};
-
-const VENDOR_NVIDIA: u32 = 0x10de;
-const VENDOR_AMD: u32 = 0x1002;
+use crate::{monitor::GpuSample, nvrtc::Installation, request::DeviceRequest};
 
 /// Builds the inventory.
-pub(crate) fn join(cuda: &cuda::Listing, wgpu: &wgpu::Listing, processor: &Processor) -> Inventory {
+pub(crate) fn join(
+    bus: &[BusDevice],
+    nvml: &[GpuSample],
+    cuda: &cuda::Listing,
+    wgpu: &wgpu::Listing,
+    processor: &Processor,
+) -> Inventory {
     let mut devices: Vec<PhysicalDevice> =
         cuda.devices.iter().enumerate().map(|(index, device)| from_cuda(cuda, index, device)).collect();
     let mut software = Vec::new();
@@ -30,6 +34,12 @@ pub(crate) fn join(cuda: &cuda::Listing, wgpu: &wgpu::Listing, processor: &Proce
         } else {
             devices.push(from_adapter(adapter, nth));
         }
+    }
+    for card in bus {
+        add_from_bus(&mut devices, card);
+    }
+    for card in nvml {
+        add_from_nvml(&mut devices, card);
     }
     devices.sort_by_key(|device| display_order(device.kind));
     number_wgpu_routes(&mut devices);
@@ -83,9 +93,71 @@ fn is_same(adapter: &Adapter, device: &PhysicalDevice) -> bool {
     let same_model = match device.pci_id {
         Some(id) => Some(id) == pci_id(adapter),
         // The CUDA driver doesn't tell the PCI id, but it uses the same names as NVIDIA's other drivers.
-        None => adapter.vendor == VENDOR_NVIDIA && adapter.name == device.name,
+        // Dozen, WSL's Vulkan, wraps that name: "Microsoft Direct3D12 (NVIDIA GeForce RTX 3060)".
+        None => {
+            let wrapped = adapter.name.ends_with(&format!("({})", device.name));
+            adapter.vendor == VENDOR_NVIDIA && (adapter.name == device.name || wrapped)
+        }
     };
     same_model && device.routes.iter().all(|route| route.api != adapter.api)
+}
+
+/// Gives a row what the bus says about its card, or makes a row for a card that no driver lists.
+fn add_from_bus(devices: &mut Vec<PhysicalDevice>, card: &BusDevice) {
+    let id = Some((card.vendor, card.device));
+    let by_address = devices.iter().position(|device| device.pci_address == Some(card.address));
+    let by_model = || {
+        devices.iter().position(|device| device.pci_address.is_none() && device.pci_id == id && device.bus.is_none())
+    };
+    let Some(index) = by_address.or_else(by_model) else {
+        devices.push(PhysicalDevice {
+            name: card.name(),
+            kind: if card.integrated { HardwareKind::Integrated } else { HardwareKind::Discrete },
+            memory_bytes: card.budget_bytes(),
+            pci_address: Some(card.address),
+            uuid: None,
+            compute_capability: None,
+            pci_id: id,
+            routes: Vec::new(),
+            bus: Some(card.clone()),
+        });
+        return;
+    };
+    let device = &mut devices[index];
+    device.memory_bytes = device.memory_bytes.or(card.budget_bytes());
+    device.pci_address = Some(card.address);
+    device.pci_id = id;
+    device.bus = Some(card.clone());
+}
+
+/// Gives a row what NVML says about its card, or makes a row for a card that CUDA is kept from.
+fn add_from_nvml(devices: &mut Vec<PhysicalDevice>, card: &GpuSample) {
+    let memory_bytes = card.mem_total_mib.map(|mib| mib << 20);
+    let same = |device: &&mut PhysicalDevice| match (device.pci_address, card.pci_address) {
+        (Some(ours), Some(theirs)) => ours == theirs,
+        // DirectX 12 tells no address.
+        _ => device.name == card.name,
+    };
+    let Some(device) = devices.iter_mut().find(same) else {
+        devices.push(PhysicalDevice {
+            name: card.name.clone(),
+            kind: HardwareKind::Discrete,
+            memory_bytes,
+            pci_address: card.pci_address,
+            uuid: card.uuid.clone(),
+            compute_capability: None,
+            pci_id: None,
+            bus: None,
+            routes: Vec::new(),
+        });
+        return;
+    };
+    if device.routes.is_empty() {
+        device.name.clone_from(&card.name);
+    }
+    device.memory_bytes = device.memory_bytes.or(memory_bytes);
+    device.pci_address = device.pci_address.or(card.pci_address);
+    device.uuid = device.uuid.take().or_else(|| card.uuid.clone());
 }
 
 fn pci_id(adapter: &Adapter) -> Option<(u32, u32)> {
@@ -107,10 +179,12 @@ fn from_cuda(listing: &cuda::Listing, index: usize, device: &CudaDevice) -> Phys
         uuid: device.uuid.clone(),
         compute_capability: device.compute_capability,
         pci_id: None,
+        bus: None,
         routes: vec![Route {
             request: DeviceRequest::Cuda(Some(index)),
             backend: Backend::Cuda,
             api: Api::Cuda,
+            listed_as: device.name.clone(),
             driver,
             problem: device.problem.clone(),
             only_by_name: None,
@@ -129,6 +203,7 @@ fn from_adapter(adapter: &Adapter, nth: usize) -> PhysicalDevice {
         uuid: None,
         compute_capability: None,
         pci_id: pci_id(adapter),
+        bus: None,
         routes: vec![wgpu_route(adapter, nth)],
     }
 }
@@ -172,6 +247,7 @@ fn wgpu_route(adapter: &Adapter, nth: usize) -> Route {
         request: DeviceRequest::WgpuSoftware,
         backend: Backend::Wgpu,
         api: adapter.api,
+        listed_as: adapter.name.clone(),
         driver: (!driver.is_empty()).then(|| driver.to_owned()),
         compiler: None,
         problem: problem_of(adapter, cfg!(feature = "vulkan")),
@@ -267,10 +343,12 @@ fn from_processor(processor: &Processor) -> PhysicalDevice {
         uuid: None,
         compute_capability: None,
         pci_id: None,
+        bus: None,
         routes: vec![Route {
             request: DeviceRequest::Cpu,
             backend: Backend::Cpu,
             api: Api::Native,
+            listed_as: processor.name.clone(),
             driver: None,
             compiler: None,
             problem: None,
@@ -283,7 +361,40 @@ fn from_processor(processor: &Processor) -> PhysicalDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machines::{adapter, cuda_card, machine, processor};
+    use crate::machines::{adapter, cuda_card, cuda_listing, machine, processor};
+
+    #[test]
+    fn bus_nvml_cuda_and_vulkan_describe_one_card_in_one_row() {
+        let address = "0000:01:00.0".parse().ok();
+        let name = "NVIDIA RTX A1000";
+        let bus = BusDevice {
+            address: address.expect("an address"),
+            vendor: VENDOR_NVIDIA,
+            device: 0x25b9,
+            driver: Some("nvidia".to_owned()),
+            ..BusDevice::default()
+        };
+        let nvml = GpuSample {
+            name: name.to_owned(),
+            pci_address: address,
+            uuid: Some("GPU-1".to_owned()),
+            ..Default::default()
+        };
+        let cuda = cuda_listing(vec![cuda_card(name, "0000:01:00.0", (8, 6))]);
+        let vulkan = adapter(Api::Vulkan, AdapterKind::DiscreteGpu, name, (0x10de, 0x25b9), "0000:01:00.0", "NVIDIA");
+        let wgpu = wgpu::Listing { adapters: vec![vulkan], finding: None };
+        let inventory = join(std::slice::from_ref(&bus), std::slice::from_ref(&nvml), &cuda, &wgpu, &processor());
+        assert_eq!(inventory.devices.len(), 2, "the card and the processor");
+        let card = &inventory.devices[0];
+        assert_eq!((card.uuid.as_deref(), card.pci_id, card.routes.len()), (Some("GPU-1"), Some((0x10de, 0x25b9)), 2));
+        assert_eq!(card.bus, Some(bus.clone()));
+
+        // Kept from CUDA and Vulkan, it is still a row, with NVML's name and no way to it.
+        let nothing = (cuda_listing(vec![]), wgpu::Listing::default());
+        let inventory = join(&[bus], &[nvml], &nothing.0, &nothing.1, &processor());
+        assert_eq!(inventory.devices.len(), 2);
+        assert_eq!((inventory.devices[0].name.as_str(), inventory.devices[0].routes.len()), (name, 0));
+    }
 
     #[test]
     fn one_card_seen_by_cuda_and_vulkan_is_one_row() {
@@ -404,7 +515,7 @@ mod tests {
     fn sources_that_find_nothing_leave_notes() {
         let cuda = cuda::Listing { finding: Some("no NVIDIA driver".to_owned()), ..cuda::Listing::default() };
         let wgpu = wgpu::Listing { finding: Some("no Vulkan driver".to_owned()), ..wgpu::Listing::default() };
-        let inventory = join(&cuda, &wgpu, &processor());
+        let inventory = join(&[], &[], &cuda, &wgpu, &processor());
         assert_eq!(inventory.notes, ["CUDA: no NVIDIA driver", "no Vulkan driver"]);
         assert_eq!(inventory.devices.len(), 1);
     }

@@ -7,6 +7,7 @@
 //! thread instead. A thread survives a hang as well (it is abandoned), but not a crash.
 
 use std::{
+    ffi::OsString,
     io::{Read, Write},
     process::{Child, Command, Stdio, exit},
     sync::{
@@ -20,13 +21,19 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{cuda, wgpu};
-use crate::attempt::{attempt, no_answer};
+use crate::{
+    attempt::{attempt, no_answer},
+    doctor, monitor, nvrtc,
+};
 
 /// Names the question in a child's environment.
 const PROBE_VARIABLE: &str = "KILN_PROBE";
 
 /// Starts the answer's line: drivers print to standard output too.
 const ANSWER_MARK: &str = "kiln-probe-answer:";
+
+/// How long a child that has closed its output may take to end.
+const EXIT_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Whether this program's `main` answers probes.
 static HOST_ANSWERS: AtomicBool = AtomicBool::new(false);
@@ -38,6 +45,14 @@ pub(crate) enum Question {
     Cuda,
     /// What do the graphics drivers list?
     Wgpu,
+    /// Which run-time compilers are there, and what are they?
+    Compilers,
+    /// What does NVIDIA's management library say?
+    Nvml,
+    /// Does the device that `KILN_DEVICE` names compute right?
+    Smoke,
+    /// How fast is the device that `KILN_DEVICE` names?
+    Measure,
 }
 
 impl Question {
@@ -45,6 +60,10 @@ impl Question {
         match self {
             Self::Cuda => "cuda",
             Self::Wgpu => "wgpu",
+            Self::Compilers => "compilers",
+            Self::Nvml => "nvml",
+            Self::Smoke => "smoke",
+            Self::Measure => "measure",
         }
     }
 }
@@ -58,6 +77,10 @@ pub fn probe_child() {
     let answer = match std::env::var(PROBE_VARIABLE).as_deref() {
         Ok("cuda") => serde_json::to_string(&cuda::ask_driver()),
         Ok("wgpu") => serde_json::to_string(&wgpu::ask_drivers()),
+        Ok("compilers") => serde_json::to_string(&nvrtc::installed()),
+        Ok("nvml") => serde_json::to_string(&monitor::ask_nvml()),
+        Ok("smoke") => serde_json::to_string(&doctor::try_named_device()),
+        Ok("measure") => serde_json::to_string(&crate::measure::measure_named_device()),
         _ => {
             HOST_ANSWERS.store(true, Ordering::Relaxed);
             return;
@@ -73,27 +96,38 @@ pub fn probe_child() {
     exit(code)
 }
 
-/// Puts `question`, answered by `answer`, and waits at most `deadline`.
+/// Whether questions are put in a child process, whose environment can differ from ours.
+pub(crate) fn in_child() -> bool {
+    HOST_ANSWERS.load(Ordering::Relaxed)
+}
+
+/// Puts `question`, answered by `answer`, and waits at most `deadline`. `variables` are set for a child.
 ///
 /// # Errors
 /// A sentence that says how the driver failed to answer.
-pub(crate) fn ask<T>(question: Question, deadline: Duration, answer: fn() -> T) -> Result<T, String>
+pub(crate) fn ask<T>(
+    question: Question,
+    deadline: Duration,
+    variables: &[(&str, OsString)],
+    answer: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String>
 where
     T: Serialize + DeserializeOwned + Send + 'static,
 {
-    if HOST_ANSWERS.load(Ordering::Relaxed)
-        && let Some(child) = start_child(question)
+    if in_child()
+        && let Some(child) = start_child(question, variables)
     {
         return ask_child(child, deadline);
     }
     attempt(deadline, answer).map_err(|reason| format!("asking the driver failed: {reason}"))
 }
 
-fn start_child(question: Question) -> Option<Child> {
+fn start_child(question: Question, variables: &[(&str, OsString)]) -> Option<Child> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command
         .env(PROBE_VARIABLE, question.name())
         .envs(crate::environment::missing_runtime_dir())
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
@@ -119,7 +153,7 @@ fn ask_child<T: DeserializeOwned>(mut child: Child, deadline: Duration) -> Resul
     let Ok(bytes) = bytes else {
         return Err(format!("asking the driver failed: {}", no_answer(deadline)));
     };
-    parse_answer(&bytes).ok_or_else(|| match receiver.recv_timeout(deadline) {
+    parse_answer(&bytes).ok_or_else(|| match receiver.recv_timeout(deadline.min(EXIT_DEADLINE)) {
         Ok(Ok(status)) => format!("the driver ended the process that asked it ({status})"),
         _ => format!("asking the driver failed: {}", no_answer(deadline)),
     })

@@ -5,14 +5,14 @@
 //! in the order burn counts them in, or the sentence that says why there are none. Asking creates no device.
 //! Linux's Vulkan adapters also tell their memory and one extension, through wgpu's HAL.
 
-use std::time::Duration;
+use std::{ffi::OsString, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use super::{Api, pci::PciAddress, probe};
 
 /// How long the drivers may take. llvmpipe loads LLVM, and a busy machine is slow at that.
-const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The extension without which burn's SPIR-V compiler can't run (its kernels crash the driver).
 #[cfg(all(feature = "wgpu", not(target_vendor = "apple")))]
@@ -44,6 +44,26 @@ pub(crate) struct Adapter {
     pub(crate) memory_bytes: Option<u64>,
     /// Whether burn's SPIR-V compiler can run on it, where the interface tells.
     pub(crate) spirv: Option<bool>,
+    /// What its shaders may use.
+    #[serde(default)]
+    pub(crate) limits: Option<Limits>,
+}
+
+/// The limits of an adapter that kernels meet first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Limits {
+    /// Buffers one kernel may use.
+    pub(crate) storage_buffers: u32,
+    /// Largest part of a buffer a kernel may use, bytes.
+    pub(crate) binding_bytes: u64,
+    /// Largest buffer, bytes.
+    pub(crate) buffer_bytes: u64,
+    /// Threads in a workgroup.
+    pub(crate) threads: u32,
+    /// Workgroups along one axis of a launch.
+    pub(crate) workgroups: u32,
+    /// Whether shaders may compute in f16.
+    pub(crate) f16: bool,
 }
 
 impl Adapter {
@@ -71,17 +91,19 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    fn failed(finding: impl Into<String>) -> Self {
+    /// A listing that holds nothing but the reason why.
+    pub(crate) fn failed(finding: impl Into<String>) -> Self {
         Self { adapters: Vec::new(), finding: Some(finding.into()) }
     }
 }
 
 /// Asks the drivers, from a child process or a thread, within a deadline. Empty in a build without wgpu.
-pub(crate) fn listing() -> Listing {
+/// `variables` are set for the child.
+pub(crate) fn listing(deadline: Duration, variables: &[(&str, OsString)]) -> Listing {
     if !cfg!(feature = "wgpu") {
         return Listing::failed("this build has no Vulkan, DirectX 12 or Metal support (Cargo feature `wgpu`)");
     }
-    probe::ask(probe::Question::Wgpu, DEADLINE, ask_drivers)
+    probe::ask(probe::Question::Wgpu, deadline, variables, ask_drivers)
         .unwrap_or_else(|finding| Listing::failed(format!("{}: {finding}", api_names())))
 }
 
@@ -143,7 +165,7 @@ mod enumerate {
 
     use burn::tensor::wgpu::wgpu;
 
-    use super::{Adapter, AdapterKind, Api};
+    use super::{Adapter, AdapterKind, Api, Limits};
 
     /// Interfaces in the order of preference: where a card has two, the first is its main route.
     const APIS: [(wgpu::Backend, Api); 3] =
@@ -201,6 +223,19 @@ mod enumerate {
             driver_info: info.driver_info,
             memory_bytes,
             spirv,
+            limits: Some(limits(adapter)),
+        }
+    }
+
+    fn limits(adapter: &wgpu::Adapter) -> Limits {
+        let limits = adapter.limits();
+        Limits {
+            storage_buffers: limits.max_storage_buffers_per_shader_stage,
+            binding_bytes: limits.max_storage_buffer_binding_size,
+            buffer_bytes: limits.max_buffer_size,
+            threads: limits.max_compute_invocations_per_workgroup,
+            workgroups: limits.max_compute_workgroups_per_dimension,
+            f16: adapter.features().contains(wgpu::Features::SHADER_F16),
         }
     }
 
@@ -254,6 +289,7 @@ mod tests {
             driver_info: String::new(),
             memory_bytes: None,
             spirv: None,
+            limits: None,
         }
     }
 

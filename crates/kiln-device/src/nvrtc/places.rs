@@ -39,7 +39,7 @@ impl Places {
         Self::from_variables(&|name| env::var_os(name))
     }
 
-    fn from_variables(variable: &dyn Fn(&str) -> Option<OsString>) -> Self {
+    pub(super) fn from_variables(variable: &dyn Fn(&str) -> Option<OsString>) -> Self {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let mut places = Self::default();
         for name in ["CUDA_PATH", "CUDA_HOME"] {

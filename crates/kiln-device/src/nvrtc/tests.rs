@@ -1,5 +1,7 @@
 //! Picking an installation, and the line that remedies its absence.
 
+use std::ffi::{CStr, CString, c_char, c_void};
+
 use super::*;
 use crate::machines::cuda_card;
 
@@ -101,6 +103,67 @@ fn a_library_that_does_not_load_is_named() {
     let (installations, broken) = inspect_all(vec![Found { library, includes: Vec::new() }]);
     assert!(installations.is_empty());
     assert!(broken[0].contains("libnvrtc.so.12 does not load"), "{}", broken[0]);
+}
+
+/// A kernel that needs a header, for the newest architecture all wheels know.
+const KERNEL: &CStr =
+    c"#include <cuda_fp16.h>\nextern \"C\" __global__ void f(__half *x) { x[threadIdx.x] = __float2half(1.0f); }";
+
+#[test]
+fn a_wheel_s_compiler_and_headers_are_found_without_cuda_path_and_compile_a_kernel() {
+    let places = Places::from_variables(&|name| (name == "PATH").then(|| std::env::var_os("PATH")).flatten());
+    let in_wheels = |found: &Found| found.library.components().any(|part| part.as_os_str() == "site-packages");
+    let found = places.installations().into_iter().filter(in_wheels).collect();
+    let (installations, _) = inspect_all(found);
+    let Some(installation) = installations.iter().find(|installation| installation.has_headers()) else {
+        return skip("no NVRTC with headers in the Python on the path");
+    };
+    assert!(installation.architectures.contains(&75), "{installation:?}");
+    let ptx = compile(installation, KERNEL, "compute_75").unwrap_or_else(|log| panic!("{log}"));
+    assert!(ptx.contains(".target sm_75") && ptx.contains(".entry f"), "{ptx}");
+}
+
+#[expect(clippy::print_stderr, reason = "whoever runs the tests is to see that one did nothing")]
+fn skip(reason: &str) {
+    assert!(std::env::var_os("KILN_REQUIRE_NVRTC").is_none(), "KILN_REQUIRE_NVRTC is set: {reason}");
+    eprintln!("skipped: {reason}");
+}
+
+/// Compiles with the library and the headers of `installation`; the compiler's log if it can't.
+fn compile(installation: &Installation, source: &CStr, architecture: &str) -> Result<String, String> {
+    type Program = *mut c_void;
+    type Strings = *const *const c_char;
+    type Create = unsafe extern "C" fn(*mut Program, *const c_char, *const c_char, c_int, Strings, Strings) -> c_int;
+    type Compile = unsafe extern "C" fn(Program, c_int, Strings) -> c_int;
+    type Size = unsafe extern "C" fn(Program, *mut usize) -> c_int;
+    type Text = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
+    let includes = installation.includes.iter().map(|folder| format!("--include-path={}", folder.display()));
+    let options = includes.chain([format!("--gpu-architecture={architecture}")]);
+    let options: Vec<CString> = options.map(|option| CString::new(option).expect("text without zeros")).collect();
+    let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+    // SAFETY: the signatures are those of nvrtc.h; all pointers live until the calls return, and each buffer is as
+    // large as NVRTC asked for.
+    #[expect(unsafe_code, reason = "NVRTC has a C interface")]
+    unsafe {
+        let library = Library::new(&installation.library).expect("loaded before");
+        let text = |program: Program, size: &[u8], get: &[u8]| {
+            let size = library.get::<Size>(size).expect("a function of NVRTC");
+            let get = library.get::<Text>(get).expect("a function of NVRTC");
+            let mut length = 0;
+            assert_eq!(size(program, &mut length), 0);
+            let mut buffer = vec![0_u8; length.max(1)];
+            assert_eq!(get(program, buffer.as_mut_ptr().cast()), 0);
+            CStr::from_bytes_until_nul(&buffer).expect("text that ends").to_string_lossy().into_owned()
+        };
+        let create = library.get::<Create>(b"nvrtcCreateProgram\0").expect("a function of NVRTC");
+        let run = library.get::<Compile>(b"nvrtcCompileProgram\0").expect("a function of NVRTC");
+        let (mut program, none) = (std::ptr::null_mut(), std::ptr::null());
+        assert_eq!(create(&mut program, source.as_ptr(), c"f.cu".as_ptr(), 0, none, none), 0);
+        match run(program, pointers.len() as c_int, pointers.as_ptr()) {
+            0 => Ok(text(program, b"nvrtcGetPTXSize\0", b"nvrtcGetPTX\0")),
+            _ => Err(text(program, b"nvrtcGetProgramLogSize\0", b"nvrtcGetProgramLog\0")),
+        }
+    }
 }
 
 #[test]

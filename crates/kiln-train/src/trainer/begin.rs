@@ -44,6 +44,7 @@ impl Trainer {
             device: device.device.clone().without_autodiff(),
             device_name: format!("{} ({})", device.backend, device.name),
             device_summary: device.summary(),
+            pci_address: device.choice.chosen.pci_address,
             residence,
             classes,
             train,

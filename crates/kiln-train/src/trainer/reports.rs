@@ -7,6 +7,8 @@ use crate::metrics::{Meter, MeterError, StepId};
 use crate::report::{EpochMetrics, Started, StepReport, Stopped, Summary};
 use crate::sgd::Residence;
 use crate::throughput::Throughput;
+use crate::verdict::{Pace, held_back};
+use kiln_device::Trouble;
 
 impl Trainer {
     pub(super) fn started(&self, run: &Run) -> Started {
@@ -84,6 +86,14 @@ impl Trainer {
             data_wait_fraction: trained.data_wait_fraction,
             train_secs: trained.secs,
             val_secs: validated.secs,
+            held_back: held_back(&Pace {
+                train_secs: trained.secs,
+                data_wait_fraction: trained.data_wait_fraction,
+                workers: self.recipe.data.workers,
+                num_threads: std::thread::available_parallelism().map_or(1, usize::from),
+                on_device: self.residence == Residence::Device,
+                alerts: &trained.alerts,
+            }),
             skipped,
             device: self.device_name.clone(),
         }
@@ -106,7 +116,7 @@ impl Trainer {
             MeterError::NonFinite { step: StepId { step, lr }, loss } => {
                 TrainError::NonFiniteLoss { split, epoch, step, lr, loss, checkpoint: run.checkpoint.clone() }
             }
-            MeterError::Device(reason) => TrainError::Device { epoch, reason },
+            MeterError::Device(reason) => TrainError::Device { epoch, reason: with_advice(reason) },
         }
     }
 
@@ -122,5 +132,25 @@ impl Trainer {
             checkpoint: run.checkpoint,
             best_model: best_model.exists().then_some(best_model),
         }
+    }
+}
+
+/// What a device reported, and what to do about it if that is known.
+fn with_advice(reason: String) -> String {
+    match Trouble::of(&reason) {
+        Some(trouble) => format!("{reason}; {}", trouble.advice()),
+        None => reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_advice;
+
+    #[test]
+    fn a_device_that_runs_out_of_memory_is_followed_by_what_to_do() {
+        let text = with_advice("CUDA_ERROR_OUT_OF_MEMORY".to_owned());
+        assert!(text.starts_with("CUDA_ERROR_OUT_OF_MEMORY; ") && text.contains("--batch-size"), "{text}");
+        assert_eq!(with_advice("something else".to_owned()), "something else");
     }
 }

@@ -1,7 +1,7 @@
 //! `kiln devices`: what could train here, what would be chosen, and why the rest would not.
 
 use clap::Args;
-use kiln_device::{DeviceReport, DeviceRequest, inventory};
+use kiln_device::{DeviceReport, DeviceRequest, inventory, measure, passive_inventory};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -11,14 +11,29 @@ pub(crate) struct Devices {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
+    /// Ask sleeping GPUs too, which wakes them
+    #[arg(long)]
+    wake: bool,
+    /// Measure each device (copy, matrix product, convolution, launch) and say if another one is faster than the
+    /// chosen. Takes minutes for a new GPU, whose kernels are compiled and tuned first; the figures are kept. Wakes
+    /// sleeping GPUs
+    #[arg(long)]
+    measure: bool,
+    /// Measure anew what was measured before
+    #[arg(long, requires = "measure")]
+    again: bool,
     /// Explain the choice for this request
     #[arg(long, value_name = "DEVICE", env = "KILN_DEVICE", default_value = "auto")]
     device: DeviceRequest,
 }
 
 pub(crate) fn run(args: &Devices) -> anyhow::Result<ExitCode> {
-    let inventory = inventory();
-    let report = DeviceReport::new(&inventory, &args.device)?;
+    let inventory = if args.wake || args.measure { inventory() } else { passive_inventory() };
+    let mut report = DeviceReport::new(&inventory, &args.device)?;
+    if args.measure {
+        let measuring = |device: &str| eprintln!("measuring {device}");
+        report = report.with_measured(measure(&inventory, args.again, measuring));
+    }
     let mut out = std::io::stdout().lock();
     match args.json {
         true => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,

@@ -1,4 +1,6 @@
 //! One file a subcommand: parse, call the crates, print.
 
 pub(crate) mod devices;
+pub(crate) mod doctor;
+pub(crate) mod monitor;
 pub(crate) mod train;
