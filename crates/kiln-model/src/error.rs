@@ -17,6 +17,12 @@ pub enum ModelError {
         /// The model with the most similar name.
         nearest: Arch,
     },
+    /// The person named a part that networks don't have.
+    #[error("unknown part {name:?}: there are stem, layer1, layer2, layer3, layer4 and fc, and body for all but fc")]
+    UnknownPart {
+        /// The name as it was typed.
+        name: String,
+    },
     /// The options of a model contradict each other.
     #[error("cannot build {arch}: {}", problems.join("; "))]
     InvalidConfig {

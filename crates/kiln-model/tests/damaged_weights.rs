@@ -90,7 +90,7 @@ fn damaged(whole: &[u8], round: u64) -> Vec<u8> {
             let at = place(1);
             let len = 1 << (random(round, 2) % 4);
             let end = (at + len).min(bytes.len());
-            bytes[at..end].fill(if random(round, 3) % 2 == 0 { 0xFF } else { 0x7F });
+            bytes[at..end].fill(if random(round, 3).is_multiple_of(2) { 0xFF } else { 0x7F });
         }
         _ => {
             for flip in 0..1 + random(round, 4) % 4 {

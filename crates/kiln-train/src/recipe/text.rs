@@ -35,6 +35,8 @@ impl Recipe {
         resolved.augment.val = Some(self.augment.validation().steps);
         resolved.augment.val_image_size = self.augment.val_size();
         resolved.data.val_batch_size = self.data.val_batch();
+        resolved.optimizer.eps = Some(self.optimizer.epsilon());
+        resolved.optimizer.clip_grad_norm = self.optimizer.max_grad_norm().unwrap_or(0.0);
         resolved.model.stem = Some(self.model.resnet(1).stem);
         resolved
     }
