@@ -22,6 +22,9 @@
 
 mod arch;
 mod batch_norm;
+mod blur_pool;
+mod cost;
+mod drop_path;
 mod error;
 mod init;
 mod load;
@@ -34,6 +37,7 @@ mod zoo;
 
 pub use arch::Arch;
 pub use batch_norm::{BatchNorm, BatchNormConfig};
+pub use cost::Cost;
 pub use error::{Classes, Misshaped, ModelError, StateMismatch};
 pub use load::{Head, LoadOptions, LoadReport};
 pub use part::Part;

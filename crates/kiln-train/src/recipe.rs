@@ -85,6 +85,11 @@ pub struct ModelConfig {
     pub stem: Option<Stem>,
     /// Start each residual branch at zero. Default true (Goyal et al., arXiv 1706.02677, section 5.1).
     pub zero_init_last_gamma: bool,
+    /// Chance that training leaves the last block's residual branch out (stochastic depth); earlier blocks' grow to it.
+    /// Default 0; ResNet-50's long recipes take 0.05.
+    pub drop_path: f64,
+    /// Blur before every stride (Zhang, arXiv 1904.11486). Default false.
+    pub antialias: bool,
     /// Parts that don't change: `stem`, `layer1` … `layer4`, `fc`. Their batch norms keep their statistics. Default none;
     /// all but `fc` is a linear probe.
     pub freeze: Vec<Part>,
@@ -250,7 +255,15 @@ impl Default for DataConfig {
 
 impl Default for ModelConfig {
     fn default() -> Self {
-        Self { arch: Arch::ResNet50, width: 64, stem: None, zero_init_last_gamma: true, freeze: Vec::new() }
+        Self {
+            arch: Arch::ResNet50,
+            width: 64,
+            stem: None,
+            zero_init_last_gamma: true,
+            drop_path: 0.0,
+            antialias: false,
+            freeze: Vec::new(),
+        }
     }
 }
 

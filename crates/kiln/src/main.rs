@@ -8,9 +8,11 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   kiln devices                               what could train here, and what would be chosen
+  kiln models --image-size 224 --batch 32    the networks, and the memory each takes
   kiln train                                 ResNet-50 on a small data set that Kiln draws itself
   kiln train --data photos --epochs 90       the same on your pictures
-  kiln train --data photos --resume          go on where the last run ended";
+  kiln train --data photos --resume          go on where the last run ended
+  kiln train --data photos --weights resnet50.pth --reinit-head    begin with weights you have";
 
 /// Trains image classifiers on whatever GPU this machine has.
 #[derive(Parser)]
@@ -23,6 +25,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Devices(commands::devices::Devices),
+    Models(commands::models::Models),
     Train(Box<commands::train::Train>),
 }
 
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
     kiln::log_to_stderr();
     let result = match Cli::parse().command {
         Command::Devices(args) => commands::devices::run(&args),
+        Command::Models(args) => commands::models::run(&args),
         Command::Train(args) => commands::train::run(&args),
     };
     result.unwrap_or_else(|error| {

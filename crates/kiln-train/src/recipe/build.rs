@@ -46,6 +46,8 @@ impl ModelConfig {
             width: self.width,
             zero_init_last_gamma: self.zero_init_last_gamma,
             stem: self.stem.unwrap_or(published.stem),
+            drop_path: self.drop_path,
+            antialias: self.antialias,
             ..published
         }
     }

@@ -4,6 +4,7 @@
 //! the way back, with every default written out.
 
 use super::Recipe;
+use crate::checkpoint::sha256_hex;
 use crate::error::TrainError;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +27,11 @@ impl Recipe {
     pub fn to_toml(&self) -> Result<String, TrainError> {
         toml::to_string(&self.resolved())
             .map_err(|error| TrainError::InvalidRecipe { problems: vec![error.to_string()] })
+    }
+
+    /// SHA-256 of the resolved recipe's text, in hexadecimal digits: two runs with the same have the same recipe.
+    pub fn sha256(&self) -> String {
+        sha256_hex(self.to_toml().unwrap_or_default().as_bytes())
     }
 
     /// The recipe with every default written out, the augmentations' too.

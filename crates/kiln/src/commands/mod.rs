@@ -1,4 +1,5 @@
 //! One file a subcommand: parse, call the crates, print.
 
 pub(crate) mod devices;
+pub(crate) mod models;
 pub(crate) mod train;
