@@ -66,7 +66,7 @@ pub struct BatchNorm {
     #[module(skip)]
     momentum: f64,
     #[module(skip)]
-    epsilon: f64,
+    pub(crate) epsilon: f64,
 }
 
 impl BatchNorm {

@@ -24,7 +24,7 @@ use crate::zoo::{BlockKind, ResNetConfig, Shortcut, Stem};
 #[derive(Module, Debug)]
 pub struct ResNet {
     pub(crate) stem: Vec<ConvNorm>,
-    max_pool: Option<MaxPool2d>,
+    pub(crate) max_pool: Option<MaxPool2d>,
     pub(crate) stages: Vec<Vec<Block>>,
     pub(crate) fc: Linear,
     #[module(skip)]
@@ -47,13 +47,13 @@ pub(crate) struct Block {
     drop_path: DropPath,
     /// Index of the layer behind which a blur takes the stride's place; beyond the last if there is none.
     #[module(skip)]
-    blur_behind: usize,
+    pub(crate) blur_behind: usize,
 }
 
 /// The projection of a shortcut whose ends differ in size.
 #[derive(Module, Debug)]
 pub(crate) struct Downsample {
-    pool: Option<AvgPool2d>,
+    pub(crate) pool: Option<AvgPool2d>,
     pub(crate) layer: ConvNorm,
 }
 
@@ -113,6 +113,17 @@ impl ResNet {
             config: config.clone(),
         }
     }
+}
+
+/// Names of the stem's convolutions and norms: torchvision's for one layer; timm's for several, a sequence of
+/// (convolution, norm, ReLU) whose last norm is `bn1`.
+pub(crate) fn stem_names(num_layers: usize) -> Vec<[String; 2]> {
+    let name = |index: usize| match (num_layers, index + 1 == num_layers) {
+        (1, _) => ["conv1".to_string(), "bn1".to_string()],
+        (_, true) => [format!("conv1.{}", 3 * index), "bn1".to_string()],
+        (_, false) => [format!("conv1.{}", 3 * index), format!("conv1.{}", 3 * index + 1)],
+    };
+    (0..num_layers).map(name).collect()
 }
 
 /// torchvision's names of the stages.

@@ -12,7 +12,7 @@ use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::tensor::{DType, Tensor, TensorData, Transaction};
 
 use crate::batch_norm::{BatchCounter, BatchNorm, RunningTensor};
-use crate::resnet::{Block, ConvNorm, ResNet, STAGE_NAMES, downsample_positions};
+use crate::resnet::{Block, ConvNorm, ResNet, STAGE_NAMES, downsample_positions, stem_names};
 use crate::{Misshaped, ModelError, StateMismatch};
 
 /// Values by torchvision's names.
@@ -164,19 +164,8 @@ impl ResNet {
     /// Every entry of the state, in torchvision's order.
     fn entries(&self) -> Vec<(String, Slot<'_>)> {
         let mut entries = Entries(Vec::new());
-        match self.stem.as_slice() {
-            [layer] => entries.conv_norm(["conv1", "bn1"], layer),
-            layers => {
-                // timm's deep stem is a sequence of (conv, norm, relu) whose last norm is `bn1`.
-                for (index, layer) in layers.iter().enumerate() {
-                    let conv = format!("conv1.{}", 3 * index);
-                    let norm = match index + 1 == layers.len() {
-                        true => "bn1".to_string(),
-                        false => format!("conv1.{}", 3 * index + 1),
-                    };
-                    entries.conv_norm([&conv, &norm], layer);
-                }
-            }
+        for ([conv, norm], layer) in stem_names(self.stem.len()).iter().zip(&self.stem) {
+            entries.conv_norm([conv, norm], layer);
         }
         let downsample = downsample_positions(self.config());
         for (stage, blocks) in STAGE_NAMES.iter().zip(&self.stages) {

@@ -22,7 +22,7 @@ use std::path::Path;
 use burn::tensor::{BoolStore, DType, TensorData};
 use safetensors::{Dtype, SafeTensors};
 
-use crate::{Metadata, ModelError, State};
+use crate::{Arch, Metadata, ModelError, ResNetConfig, State};
 
 pub use strided::StridedTensor;
 
@@ -145,6 +145,28 @@ impl WeightsFile {
     /// The classes the file says it tells apart, in the order of the network's outputs.
     pub fn classes(&self) -> Option<Vec<String>> {
         serde_json::from_str(self.metadata.get("classes")?).ok()
+    }
+
+    /// The network the file's weights are for: what its metadata says, or `arch` with as many classes as the last layer
+    /// of `set` has outputs.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] if neither the file nor `arch` says which network; those of [`choose`](Self::choose).
+    pub fn config(&self, arch: Option<Arch>, set: Option<&str>) -> Result<ResNetConfig, ModelError> {
+        let Some(arch) = arch else {
+            return ResNetConfig::from_metadata(&self.metadata).map_err(|error| match error {
+                ModelError::Metadata { reason } => {
+                    ModelError::Metadata { reason: format!("{}: {reason}; name the network with --arch", self.name) }
+                }
+                other => other,
+            });
+        };
+        let chosen = self.choose(set)?;
+        let outputs = chosen.tensors.get("fc.weight").and_then(|head| head.shape().first().copied());
+        let published = ResNetConfig::new(arch);
+        let config = ResNetConfig { num_classes: outputs.unwrap_or(published.num_classes), ..published };
+        config.validate()?;
+        Ok(config)
     }
 
     /// The sets of tensors, in the file's order.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::golden::{Golden, net_input, number_after, quoted_after, text_of};
-use crate::{Arch, BlockKind, Head, LoadOptions, ResNet, ResNetConfig, load_safetensors};
+use crate::{BlockKind, Head, LoadOptions, ResNet, load_safetensors};
 
 const FOLDER: &str = "checkpoints/";
 
