@@ -12,9 +12,11 @@ mod proto;
 use burn::nn::pool::AvgPool2d;
 use burn::tensor::TensorData;
 use std::collections::HashMap;
+use std::path::Path;
 
-use crate::Metadata;
 use crate::resnet::{Block, ConvNorm, Downsample, ResNet, STAGE_NAMES, downsample_positions, stem_names};
+use crate::weights::replace_file;
+use crate::{Metadata, ModelError};
 use proto::{Attribute, Entry, Extent, Graph, Message, Model, Node, Tensor, Value};
 
 /// How a file is written.
@@ -45,6 +47,15 @@ const OPSET: i64 = 17;
 const IR_VERSION: i64 = 8;
 
 impl ResNet {
+    /// Writes an ONNX file; it appears whole or not at all.
+    ///
+    /// # Errors
+    /// [`ModelError::WriteFile`].
+    pub fn save_onnx(&self, path: &Path, options: &OnnxOptions, metadata: &Metadata) -> Result<(), ModelError> {
+        let write_error = |source| ModelError::WriteFile { path: path.to_path_buf(), source };
+        replace_file(path, &self.to_onnx(options, metadata)).map_err(write_error)
+    }
+
     /// The bytes of an ONNX file that evaluates as this network does. Waits for the device.
     pub fn to_onnx(&self, options: &OnnxOptions, metadata: &Metadata) -> Vec<u8> {
         let mut builder =
@@ -52,7 +63,7 @@ impl ResNet {
         let logits = builder.network(self);
         let config = self.config();
         let sides = match options.image_size {
-            Some(size) => size.map(|side| Extent::Fixed(side)),
+            Some(size) => size.map(Extent::Fixed),
             None => ["height", "width"].map(|name| Extent::Named(name.into())),
         };
         let [height, width] = sides;

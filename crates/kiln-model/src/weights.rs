@@ -185,7 +185,7 @@ fn numbers<T, const N: usize>(bytes: &[u8], from_le_bytes: impl Fn([u8; N]) -> T
 }
 
 /// Writes beside `path`, syncs, then renames over it.
-fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?.to_os_string();
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary: PathBuf = path.with_file_name(name);

@@ -12,7 +12,8 @@ Examples:
   kiln train                                 ResNet-50 on a small data set that Kiln draws itself
   kiln train --data photos --epochs 90       the same on your pictures
   kiln train --data photos --resume          go on where the last run ended
-  kiln train --data photos --weights resnet50.pth --reinit-head    begin with weights you have";
+  kiln train --data photos --weights resnet50.pth --reinit-head    begin with weights you have
+  kiln export runs/resnet50-1/checkpoints/best.safetensors --onnx model.onnx";
 
 /// Trains image classifiers on whatever GPU this machine has.
 #[derive(Parser)]
@@ -25,6 +26,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Devices(commands::devices::Devices),
+    Export(commands::export::Export),
     Models(commands::models::Models),
     Train(Box<commands::train::Train>),
 }
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     kiln::log_to_stderr();
     let result = match Cli::parse().command {
         Command::Devices(args) => commands::devices::run(&args),
+        Command::Export(args) => commands::export::run(&args),
         Command::Models(args) => commands::models::run(&args),
         Command::Train(args) => commands::train::run(&args),
     };

@@ -195,3 +195,24 @@ fn models_lists_every_network_with_what_it_costs() {
     let (_, stdout, _) = outcome(kiln(folder.path()).args(["models", "--arch", "resnet18"]));
     assert!(stdout.contains("11.69 M") && stdout.contains("1.81") && !stdout.contains("resnet50"), "{stdout}");
 }
+
+#[test]
+fn weights_are_exported_as_onnx_and_a_file_that_does_not_say_its_network_is_asked_for_it() {
+    let folder = folder();
+    let data = pictures(folder.path());
+    let trained = outcome(train(folder.path(), &data, "run", 1).args(["--limit-batches", "1"]));
+    assert_eq!(trained.0, Some(0), "{}", trained.2);
+    let weights = "run/checkpoints/best.safetensors";
+    let (code, stdout, stderr) = outcome(kiln(folder.path()).args(["export", weights, "--onnx", "model.onnx"]));
+    assert_eq!((code, stdout.trim()), (Some(0), "model.onnx"), "{stderr}");
+    let bytes = std::fs::read(folder.path().join("model.onnx")).expect("written");
+    let contains = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
+    assert!(contains(b"layer4.1.conv2.bias") && contains(b"bicycle"), "folded norms and classes");
+
+    let bare = [("conv1.weight".to_string(), burn::tensor::TensorData::new(vec![0f32], [1]))];
+    let bare = kiln::model::safetensors_from_state(&bare, &kiln::model::Metadata::new()).expect("plain types");
+    std::fs::write(folder.path().join("bare.safetensors"), bare).expect("written");
+    let (code, _, stderr) = outcome(kiln(folder.path()).args(["export", "bare.safetensors", "--onnx", "x.onnx"]));
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("--arch") && stderr.contains("bare.safetensors"), "{stderr}");
+}

@@ -1,5 +1,6 @@
 //! One file a subcommand: parse, call the crates, print.
 
 pub(crate) mod devices;
+pub(crate) mod export;
 pub(crate) mod models;
 pub(crate) mod train;
