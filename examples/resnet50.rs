@@ -37,9 +37,11 @@ fn main() -> anyhow::Result<ExitCode> {
     let (recipe, why) = options.recipe(&device)?;
     eprintln!("recipe   {why}");
 
-    // The network, with the same first weights on every device.
-    let classes = data.train.classes().len();
-    let model = recipe.model.resnet(classes).init(recipe.run.seed, &device.device);
+    // The network, with the same first weights on every device, or with those of --weights.
+    let (model, loaded) = options.model(&recipe, data.train.classes(), &device)?;
+    if let Some(report) = loaded {
+        eprintln!("weights  {report}");
+    }
 
     // The loop: batch → augment on the device → forward → loss → backward → step; then validation and a checkpoint.
     let output = options.output(&recipe)?;

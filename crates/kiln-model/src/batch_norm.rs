@@ -66,7 +66,7 @@ pub struct BatchNorm {
     #[module(skip)]
     momentum: f64,
     #[module(skip)]
-    epsilon: f64,
+    pub(crate) epsilon: f64,
 }
 
 impl BatchNorm {
@@ -78,10 +78,15 @@ impl BatchNorm {
     /// In training, if a channel holds a single value (`B * H * W == 1`): its variance is undefined. PyTorch
     /// refuses this too; [`validate_batch`](crate::ResNetConfig::validate_batch) tells beforehand.
     pub fn forward(&self, input: Tensor<4>) -> Tensor<4> {
-        match input.device().is_autodiff() && self.training.is_enabled() {
+        match self.is_training(&input.device()) {
             true => self.forward_train(input),
             false => self.forward_eval(input),
         }
+    }
+
+    /// Whether a forward pass on `device` trains: it is an autodiff device, and the layer isn't frozen.
+    pub(crate) fn is_training(&self, device: &Device) -> bool {
+        device.is_autodiff() && self.training.is_enabled()
     }
 
     fn forward_train(&self, input: Tensor<4>) -> Tensor<4> {

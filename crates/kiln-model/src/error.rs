@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::Arch;
+use crate::{Arch, FileProblem};
 
 /// An error of this crate, by whose fault it is.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +16,12 @@ pub enum ModelError {
         name: String,
         /// The model with the most similar name.
         nearest: Arch,
+    },
+    /// The person named a part that networks don't have.
+    #[error("unknown part {name:?}: there are stem, layer1, layer2, layer3, layer4 and fc, and body for all but fc")]
+    UnknownPart {
+        /// The name as it was typed.
+        name: String,
     },
     /// The options of a model contradict each other.
     #[error("cannot build {arch}: {}", problems.join("; "))]
@@ -72,6 +78,40 @@ pub enum ModelError {
         /// What the reader found.
         source: safetensors::SafeTensorError,
     },
+    /// A file of another program that can't be read.
+    #[error("cannot read weights from {file}: {problem}")]
+    UnreadableWeights {
+        /// The file, or what the bytes are.
+        file: String,
+        /// Why.
+        problem: FileProblem,
+    },
+    /// A file whose tensors belong to another model.
+    #[error("cannot load {file} into {arch}: {matched} of its tensors fit, but {mismatch}")]
+    OtherWeights {
+        /// The file.
+        file: String,
+        /// The model it was meant for.
+        arch: Arch,
+        /// Tensors that fit.
+        matched: usize,
+        /// Everything that doesn't.
+        mismatch: Box<StateMismatch>,
+    },
+    /// A file whose last layer tells other classes apart.
+    #[error(
+        "cannot load the last layer of {file}: it tells apart {}, the model {}; start that layer anew with \
+         --reinit-head, which keeps the rest",
+        described(.file_classes), described(.model_classes)
+    )]
+    OtherHead {
+        /// The file.
+        file: String,
+        /// The file's classes.
+        file_classes: Classes,
+        /// The model's classes.
+        model_classes: Classes,
+    },
     /// A tensor of a kind that no model here holds.
     #[error("cannot read tensor {tensor:?} of {file}: data type {dtype} is not supported")]
     UnsupportedDtype {
@@ -94,6 +134,17 @@ pub enum ModelError {
         /// What stands in the way.
         reason: String,
     },
+}
+
+/// The classes a last layer tells apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Classes {
+    /// By name, in the order of the outputs.
+    Named(Vec<String>),
+    /// Only their number is known.
+    Counted(usize),
+    /// There is no last layer.
+    None,
 }
 
 /// Everything in which a state and a model differ.
@@ -150,6 +201,21 @@ impl fmt::Display for Misshaped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Misshaped { name, expected, found } = self;
         write!(f, "{name} (the model has {expected:?}, the weights {found:?})")
+    }
+}
+
+/// At most twelve names: two lists are to be seen side by side.
+fn described(classes: &Classes) -> String {
+    const SHOWN: usize = 12;
+    match classes {
+        Classes::None => "nothing, having no such layer".to_string(),
+        Classes::Counted(count) => format!("{count} classes that it doesn't name"),
+        Classes::Named(names) => {
+            let more = names.len().saturating_sub(SHOWN);
+            let shown = names[..names.len() - more].join(", ");
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            format!("{} classes ({shown}{more})", names.len())
+        }
     }
 }
 

@@ -61,6 +61,11 @@ impl Golden {
         runs.map(|(name, run)| (name.clone(), run.clone())).collect()
     }
 
+    /// Where a file of the folder is.
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.folder.join(file)
+    }
+
     pub(crate) fn text(&self, file: &str) -> String {
         std::fs::read_to_string(self.folder.join(file)).expect("a text file")
     }

@@ -15,25 +15,38 @@
 //!
 //! Where to look: [`Arch`] names the models, `zoo.rs` says what each is made of, `resnet.rs` builds and
 //! runs them, `batch_norm.rs` is PyTorch's batch norm, `init.rs` draws the first weights, `state.rs` maps
-//! them to torchvision's names, and `weights.rs` writes and reads files.
+//! them to torchvision's names, `weights.rs` writes and reads safetensors, `weights_file.rs` reads what other programs
+//! wrote, and `load.rs` puts that into a model and reports what fitted.
 //!
 //! Not here: data, losses, optimisers.
 
 mod arch;
 mod batch_norm;
+mod blur_pool;
+mod cost;
+mod drop_path;
 mod error;
 mod init;
+mod load;
+mod onnx;
+mod part;
 mod resnet;
 mod state;
 mod weights;
+mod weights_file;
 mod zoo;
 
 pub use arch::Arch;
 pub use batch_norm::{BatchNorm, BatchNormConfig};
-pub use error::{Misshaped, ModelError, StateMismatch};
+pub use cost::Cost;
+pub use error::{Classes, Misshaped, ModelError, StateMismatch};
+pub use load::{Head, LoadOptions, LoadReport};
+pub use onnx::{Norms, OnnxOptions};
+pub use part::Part;
 pub use resnet::ResNet;
 pub use state::{ParameterInfo, State, StateEntry};
 pub use weights::{Metadata, load_safetensors, safetensors_from_state, save_safetensors, state_from_safetensors};
+pub use weights_file::{Chosen, FileProblem, StridedTensor, TensorSet, WeightsFile};
 pub use zoo::{BlockKind, ResNetConfig, Shortcut, Stem};
 
 #[cfg(test)]

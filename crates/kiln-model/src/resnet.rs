@@ -13,6 +13,8 @@ use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 
 use crate::batch_norm::BatchNorm;
+use crate::blur_pool::blur_pool;
+use crate::drop_path::DropPath;
 use crate::init::{ConvShape, Init};
 use crate::zoo::{BlockKind, ResNetConfig, Shortcut, Stem};
 
@@ -22,7 +24,7 @@ use crate::zoo::{BlockKind, ResNetConfig, Shortcut, Stem};
 #[derive(Module, Debug)]
 pub struct ResNet {
     pub(crate) stem: Vec<ConvNorm>,
-    max_pool: Option<MaxPool2d>,
+    pub(crate) max_pool: Option<MaxPool2d>,
     pub(crate) stages: Vec<Vec<Block>>,
     pub(crate) fc: Linear,
     #[module(skip)]
@@ -41,12 +43,17 @@ pub(crate) struct ConvNorm {
 pub(crate) struct Block {
     pub(crate) layers: Vec<ConvNorm>,
     pub(crate) downsample: Option<Downsample>,
+    #[module(skip)]
+    drop_path: DropPath,
+    /// Index of the layer behind which a blur takes the stride's place; beyond the last if there is none.
+    #[module(skip)]
+    pub(crate) blur_behind: usize,
 }
 
 /// The projection of a shortcut whose ends differ in size.
 #[derive(Module, Debug)]
 pub(crate) struct Downsample {
-    pool: Option<AvgPool2d>,
+    pub(crate) pool: Option<AvgPool2d>,
     pub(crate) layer: ConvNorm,
 }
 
@@ -74,6 +81,9 @@ impl ResNet {
         observe("bn1", &x);
         if let Some(max_pool) = &self.max_pool {
             x = max_pool.forward(x);
+            if self.config.antialias {
+                x = blur_pool(x);
+            }
             observe("maxpool", &x);
         }
         for (index, blocks) in self.stages.iter().enumerate() {
@@ -92,8 +102,9 @@ impl ResNet {
         Self {
             stem: stem(config, &init),
             max_pool: (config.stem != Stem::Small).then(|| {
+                let stride = if config.antialias { 1 } else { 2 };
                 MaxPool2dConfig::new([3, 3])
-                    .with_strides([2, 2])
+                    .with_strides([stride, stride])
                     .with_padding(PaddingConfig2d::Explicit(1, 1, 1, 1))
                     .init()
             }),
@@ -102,6 +113,17 @@ impl ResNet {
             config: config.clone(),
         }
     }
+}
+
+/// Names of the stem's convolutions and norms: torchvision's for one layer; timm's for several, a sequence of
+/// (convolution, norm, ReLU) whose last norm is `bn1`.
+pub(crate) fn stem_names(num_layers: usize) -> Vec<[String; 2]> {
+    let name = |index: usize| match (num_layers, index + 1 == num_layers) {
+        (1, _) => ["conv1".to_string(), "bn1".to_string()],
+        (_, true) => [format!("conv1.{}", 3 * index), "bn1".to_string()],
+        (_, false) => [format!("conv1.{}", 3 * index), format!("conv1.{}", 3 * index + 1)],
+    };
+    (0..num_layers).map(name).collect()
 }
 
 /// torchvision's names of the stages.
@@ -123,9 +145,21 @@ impl Block {
             Some(downsample) => downsample.forward(x.clone()),
             None => x.clone(),
         };
-        let last = self.layers.len() - 1;
-        let inner = self.layers[..last].iter().fold(x, |x, layer| relu(layer.forward(x)));
-        relu(self.layers[last].forward(inner) + identity)
+        let (last, inner) = self.layers.split_last().expect("a block has two or three layers");
+        let mut x = x;
+        for (index, layer) in inner.iter().enumerate() {
+            x = relu(layer.forward(x));
+            if index == self.blur_behind {
+                x = blur_pool(x);
+            }
+        }
+        let batch = last.norm.num_batches_tracked.value();
+        let drops = self.drop_path.is_active() && last.norm.is_training(&x.device());
+        let mut branch = last.forward(x);
+        if drops {
+            branch = self.drop_path.apply(branch, batch);
+        }
+        relu(branch + identity)
     }
 }
 
@@ -166,14 +200,23 @@ fn stage(config: &ResNetConfig, index: usize, init: &Init<'_>) -> Vec<Block> {
         .map(|position| {
             let name = format!("{}.{position}", STAGE_NAMES[index]);
             match position {
-                0 => block(config, index, &name, channels_in, stride, init),
-                _ => block(config, index, &name, channels_out, 1, init),
+                0 => block(config, [index, position], &name, channels_in, stride, init),
+                _ => block(config, [index, position], &name, channels_out, 1, init),
             }
         })
         .collect()
 }
 
-fn block(config: &ResNetConfig, stage: usize, name: &str, channels_in: usize, stride: usize, init: &Init<'_>) -> Block {
+fn block(
+    config: &ResNetConfig,
+    [stage, position]: [usize; 2],
+    name: &str,
+    channels_in: usize,
+    stride: usize,
+    init: &Init<'_>,
+) -> Block {
+    let (before, blocks) = (config.depths[..stage].iter().sum::<usize>(), config.depths.iter().sum::<usize>());
+    let drop_path = config.drop_path * (before + position) as f64 / (blocks - 1).max(1) as f64;
     let inner = config.inner_width(stage);
     let channels_out = config.stage_channels(stage);
     // Input channels, output channels, kernel, stride and groups of each convolution.
@@ -183,8 +226,11 @@ fn block(config: &ResNetConfig, stage: usize, name: &str, channels_in: usize, st
             &[[channels_in, inner, 1, 1, 1], [inner, inner, 3, stride, config.groups], [inner, channels_out, 1, 1, 1]]
         }
     };
+    let blurs = |stride: usize| config.antialias && stride != 1;
+    let blur_behind = shapes.iter().position(|&[_, _, _, stride, _]| blurs(stride)).unwrap_or(shapes.len());
     let layers = shapes.iter().enumerate().map(|(index, shape)| {
         let &[channels_in, channels_out, kernel, stride, groups] = shape;
+        let stride = if blurs(stride) { 1 } else { stride };
         let shape = ConvShape { channels_in, channels_out, kernel, stride, groups };
         let silenced = config.zero_init_last_gamma && index + 1 == shapes.len();
         let names = [format!("{name}.conv{}", index + 1), format!("{name}.bn{}", index + 1)];
@@ -194,6 +240,8 @@ fn block(config: &ResNetConfig, stage: usize, name: &str, channels_in: usize, st
         layers: layers.collect(),
         downsample: (stride != 1 || channels_in != channels_out)
             .then(|| downsample(config, name, [channels_in, channels_out], stride, init)),
+        drop_path: DropPath::new(drop_path, init.seed, name),
+        blur_behind,
     }
 }
 

@@ -4,15 +4,15 @@
 //! `state_dict()` in torchvision 0.29 (and timm 1.0 for the `d` variants).
 //! The one layout that differs: burn's linear layer stores `[in, out]`, torchvision's `[out, in]`; the
 //! transposition happens here, on the host.
-//! Not done here: files (`weights.rs`); other people's name prefixes (issue 6).
+//! Not done here: files (`weights.rs`), other programs' wrappings and heads of another size (`load.rs`).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::tensor::{DType, Tensor, TensorData, Transaction};
 
 use crate::batch_norm::{BatchCounter, BatchNorm, RunningTensor};
-use crate::resnet::{Block, ConvNorm, ResNet, STAGE_NAMES, downsample_positions};
+use crate::resnet::{Block, ConvNorm, ResNet, STAGE_NAMES, downsample_positions, stem_names};
 use crate::{Misshaped, ModelError, StateMismatch};
 
 /// Values by torchvision's names.
@@ -77,9 +77,14 @@ impl ResNet {
         if !mismatch.is_empty() {
             return Err(ModelError::StateMismatch { arch: self.config().arch, mismatch: Box::new(mismatch) });
         }
+        Ok(self.set_values(state))
+    }
+
+    /// Replaces the values that `state` has; their names, shapes and kinds fit. The others stay.
+    pub(crate) fn set_values(self, state: &State) -> Self {
         let mut loader = Loader { values: HashMap::new() };
         for (name, slot) in self.entries() {
-            let value = state[&name].clone();
+            let Some(value) = state.get(&name).cloned() else { continue };
             match slot {
                 Slot::Counter(counter) => counter.set(value.iter::<i64>().next().unwrap_or(0)),
                 Slot::Running(running) => {
@@ -94,27 +99,31 @@ impl ResNet {
                 }
             }
         }
-        Ok(self.map(&mut loader))
+        self.map(&mut loader)
     }
 
     /// How a state differs from what this model holds; empty means [`load_state`](Self::load_state) succeeds.
     pub fn compare_state(&self, state: &State) -> StateMismatch {
+        self.compare(state.iter().map(|(name, value)| (name.as_str(), value.shape().as_slice(), value.dtype())))
+    }
+
+    /// How tensors of these names, shapes and types differ from what this model holds.
+    pub(crate) fn compare<'a>(&self, found: impl Iterator<Item = (&'a str, &'a [usize], DType)>) -> StateMismatch {
+        let mut left: BTreeMap<&str, (&[usize], DType)> =
+            found.map(|(name, shape, dtype)| (name, (shape, dtype))).collect();
         let mut mismatch = StateMismatch::default();
-        let mut known = BTreeSet::new();
         for (name, slot) in self.entries() {
             let expected = slot.shape();
-            match state.get(&name) {
-                None => mismatch.missing.push(name.clone()),
-                Some(value) if value.shape().as_slice() != expected => {
-                    let found = value.shape().to_vec();
-                    mismatch.misshaped.push(Misshaped { name: name.clone(), expected, found });
+            match left.remove(name.as_str()) {
+                None => mismatch.missing.push(name),
+                Some((shape, _)) if shape != expected => {
+                    mismatch.misshaped.push(Misshaped { name, expected, found: shape.to_vec() });
                 }
-                Some(value) if !slot.accepts(value.dtype()) => mismatch.mistyped.push(name.clone()),
+                Some((_, dtype)) if !slot.accepts(dtype) => mismatch.mistyped.push(name),
                 Some(_) => {}
             }
-            known.insert(name);
         }
-        mismatch.unexpected = state.keys().filter(|name| !known.contains(*name)).cloned().collect();
+        mismatch.unexpected = left.into_keys().map(str::to_string).collect();
         mismatch
     }
 
@@ -155,19 +164,8 @@ impl ResNet {
     /// Every entry of the state, in torchvision's order.
     fn entries(&self) -> Vec<(String, Slot<'_>)> {
         let mut entries = Entries(Vec::new());
-        match self.stem.as_slice() {
-            [layer] => entries.conv_norm(["conv1", "bn1"], layer),
-            layers => {
-                // timm's deep stem is a sequence of (conv, norm, relu) whose last norm is `bn1`.
-                for (index, layer) in layers.iter().enumerate() {
-                    let conv = format!("conv1.{}", 3 * index);
-                    let norm = match index + 1 == layers.len() {
-                        true => "bn1".to_string(),
-                        false => format!("conv1.{}", 3 * index + 1),
-                    };
-                    entries.conv_norm([&conv, &norm], layer);
-                }
-            }
+        for ([conv, norm], layer) in stem_names(self.stem.len()).iter().zip(&self.stem) {
+            entries.conv_norm([conv, norm], layer);
         }
         let downsample = downsample_positions(self.config());
         for (stage, blocks) in STAGE_NAMES.iter().zip(&self.stages) {

@@ -6,7 +6,7 @@
 //! Source: the safetensors format, <https://github.com/huggingface/safetensors>, through its own crate for
 //! reading. The header is written here, because the crate's writer puts the metadata in random order and
 //! the same weights should give the same bytes.
-//! Not done yet (issue 6): `.pth` files, name prefixes, heads of another size.
+//! Not done here: files of other programs (`weights_file.rs`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -174,6 +174,7 @@ fn tensor_data(view: &TensorView<'_>) -> Option<TensorData> {
         Dtype::I64 => TensorData::new(numbers(bytes, i64::from_le_bytes), shape),
         Dtype::I32 => TensorData::new(numbers(bytes, i32::from_le_bytes), shape),
         Dtype::U8 => TensorData::new(bytes.to_vec(), shape),
+        Dtype::BOOL => TensorData::new(numbers(bytes, |[byte]: [u8; 1]| byte != 0), shape),
         _ => return None,
     })
 }
@@ -184,7 +185,7 @@ fn numbers<T, const N: usize>(bytes: &[u8], from_le_bytes: impl Fn([u8; N]) -> T
 }
 
 /// Writes beside `path`, syncs, then renames over it.
-fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?.to_os_string();
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary: PathBuf = path.with_file_name(name);

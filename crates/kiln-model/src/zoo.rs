@@ -3,7 +3,7 @@
 //! In: an [`Arch`]. Out: a [`ResNetConfig`], which `resnet.rs` builds. One builder serves all: a model is
 //! a row of numbers here, not a constructor.
 //! Source: torchvision 0.29 `models/resnet.py`; timm 1.0 `models/resnet.py` for the `d` variants.
-//! Not done yet (issue 6): drop-path, anti-aliased down-sampling, FLOPs and memory per model.
+//! Not here: what a network costs (`cost.rs`).
 
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::{Arch, ModelError, ResNet};
 
 /// Everything that decides a network's shape. [`ResNetConfig::new`] fills in a known model; any field may
 /// be changed afterwards, and the arch then only names where it started.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResNetConfig {
     /// The model this started from.
@@ -37,6 +37,13 @@ pub struct ResNetConfig {
     pub stem: Stem,
     /// How the shortcut shrinks.
     pub shortcut: Shortcut,
+    /// Chance that training leaves the last block's residual branch out, for one image; earlier blocks' are in proportion
+    /// to their depth (stochastic depth, arXiv 1603.09382). 0–1, 1 excluded. Default 0.
+    #[serde(default)]
+    pub drop_path: f64,
+    /// Blur before every stride (arXiv 1904.11486). Default false, as published; names stay the same.
+    #[serde(default)]
+    pub antialias: bool,
 }
 
 /// Kind of residual block.
@@ -118,6 +125,8 @@ impl ResNetConfig {
             width_per_group,
             stem,
             shortcut,
+            drop_path: 0.0,
+            antialias: false,
         }
     }
 
@@ -154,6 +163,9 @@ impl ResNetConfig {
             if !(1..=most).contains(&value) {
                 problems.push(format!("{what} must lie in 1..={most}, not {value}"));
             }
+        }
+        if !(0.0..1.0).contains(&self.drop_path) {
+            problems.push(format!("drop_path must lie in 0..1, not {}", self.drop_path));
         }
         if self.block == BlockKind::Basic && (self.groups != 1 || self.width_per_group != 64) {
             problems.push("a basic block takes groups = 1 and width_per_group = 64 only".to_string());

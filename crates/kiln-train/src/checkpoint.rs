@@ -173,6 +173,8 @@ impl Checkpoint {
                 ("mean", json(&augment.mean)),
                 ("std", json(&augment.std)),
                 ("input_size", json(&augment.validation().size)),
+                ("interpolation", "bilinear".to_owned()),
+                ("recipe_sha256", state.recipe.sha256()),
                 ("epoch", state.num_epochs_done.to_string()),
                 ("kiln", state.kiln.clone()),
             ]
@@ -365,9 +367,12 @@ fn contains(text: &[u8], line: &[u8]) -> bool {
 }
 
 fn sum_line(name: &str, bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{hex}  {name}\n")
+    format!("{}  {name}\n", sha256_hex(bytes))
+}
+
+/// SHA-256 in hexadecimal digits.
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn damaged(folder: &Path, name: &str, reason: impl std::fmt::Display) -> Damaged {
@@ -389,6 +394,9 @@ pub(crate) fn described(model: &ResNetConfig) -> String {
         (&published.block, &published.depths, &published.groups, &published.width_per_group, &published.shortcut);
     if *stem != published.stem {
         text += &format!(" with stem {stem:?}");
+    }
+    if model.antialias {
+        text += " with blurred strides";
     }
     if shape != as_published {
         text += &format!(" built as {shape:?}");

@@ -8,7 +8,7 @@
 //!                         │ kiln-model     logits [B,K]
 //!                         │ loss.rs        cross entropy, with targets smoothed and, of mixed images, mixed
 //!                         │ backward       (burn)
-//!                         │ optimizer.rs   SGD with Nesterov; schedule.rs gives the learning rate of the step
+//!                         │ optimizer.rs   SGD, AdamW, ...; schedule.rs gives the learning rate of the step
 //!                         │ metrics.rs     loss, top-1, top-5; the only wait for the device
 //!                         ▼ checkpoint.rs  after each epoch: weights, optimiser, record, checksums
 //! ```
@@ -46,15 +46,19 @@
 //!
 //! Not here: file formats and backends. Nothing here prints; `tracing` events and an [`Observer`] tell what happens.
 
+mod adam;
 mod atomic_file;
 mod checkpoint;
 mod error;
+mod lamb;
+mod lars;
 mod loss;
 mod metrics;
 mod optimizer;
 mod recipe;
 mod report;
 mod resume;
+mod rmsprop;
 mod run_folder;
 mod schedule;
 mod sgd;
@@ -63,8 +67,11 @@ mod throughput;
 mod trainer;
 mod verdict;
 
+pub use adam::{Adam, AdamState, Decay};
 pub use checkpoint::{Checkpoint, Checkpoints, Found, ResumeFrom, RunState};
 pub use error::{Damaged, TrainError};
+pub use lamb::Lamb;
+pub use lars::{Lars, LarsState};
 pub use loss::{cross_entropy, cross_entropy_soft};
 pub use metrics::{Meter, MeterError, StepId, Totals};
 pub use optimizer::{ModelOptimizer, StateError};
@@ -75,6 +82,7 @@ pub use recipe::{
 pub use report::{
     Best, EpochMetrics, EpochReport, Observer, Resumed, Started, StepReport, Stopped, Summary, ValidationReport,
 };
+pub use rmsprop::{RmsProp, RmsPropState};
 pub use run_folder::RunFolder;
 pub use schedule::{AfterWarmup, Anneal, Curve, OneCycle, Phases, Schedule, Warmup, WarmupShape};
 pub use sgd::{Residence, Sgd, SgdState};

@@ -5,14 +5,20 @@
 //! He et al., arXiv 1812.01187, section 3.1, and torchvision's `--norm-weight-decay 0 --bias-weight-decay 0`.
 //! State is saved and loaded under the names torchvision gives the parameters, never by burn's random ids, and lands on
 //! the device of its parameter. (burn's `ModuleOptimizer::load_record` opens the default device, which may not exist.)
-//! Not done here: other rules than SGD, clipping, accumulation, EMA, layer-wise learning rates (issue 7); a rule is
-//! anything that implements burn's `Optimizer`.
+//! Learning rates may fall from the last layer back to the stem; gradients may be shortened by their common norm, as
+//! `torch.nn.utils.clip_grad_norm_` does, without waiting for the device.
+//! Not done here: the rules (`optimizer/rule.rs`); accumulation, EMA (issue 7). A rule is anything that implements
+//! burn's `Optimizer`.
+
+mod clip;
+mod rule;
 
 use crate::recipe::OptimizerConfig;
-use crate::sgd::{Residence, Sgd};
+use crate::sgd::Residence;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::{DynOptimizer, DynState, StateSink, StateSource};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
+use kiln_model::Part;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -25,6 +31,9 @@ pub struct ModelOptimizer {
     undecayed: Arc<dyn DynOptimizer>,
     names: HashMap<ParamId, String>,
     state: HashMap<ParamId, DynState>,
+    max_grad_norm: Option<f64>,
+    /// Learning rate of a part over that of the part behind it.
+    layer_lr_decay: f64,
 }
 
 /// Why saved optimiser state doesn't fit a model.
@@ -35,26 +44,20 @@ pub struct StateError(String);
 impl ModelOptimizer {
     /// An optimiser without state. `names` are the model's parameters by torchvision's names.
     pub fn new(config: &OptimizerConfig, names: HashMap<ParamId, String>, residence: Residence) -> Self {
-        let rule = |weight_decay| -> Arc<dyn DynOptimizer> {
-            Arc::new(Sgd {
-                momentum: config.momentum,
-                dampening: 0.0,
-                nesterov: config.nesterov,
-                weight_decay,
-                residence,
-            })
-        };
         Self {
-            decayed: rule(config.weight_decay),
-            undecayed: rule(config.norm_bias_weight_decay),
+            decayed: rule::rule(config, config.weight_decay, residence),
+            undecayed: rule::rule(config, config.norm_bias_weight_decay, residence),
             names,
             state: HashMap::new(),
+            max_grad_norm: config.max_grad_norm(),
+            layer_lr_decay: config.layer_lr_decay,
         }
     }
 
     /// Takes one step. Parameters without a gradient stay as they are.
     pub fn step<M: Module>(&mut self, lr: f64, model: M, grads: Gradients) -> M {
-        model.map(&mut Step { optimizer: self, lr, grads })
+        let shortening = self.max_grad_norm.and_then(|limit| clip::shortening(&model, &grads, limit));
+        model.map(&mut Step { optimizer: self, lr, grads, shortening })
     }
 
     /// The state by name: `<parameter>.<field>`, sorted. Waits for the device.
@@ -70,7 +73,7 @@ impl ModelOptimizer {
     /// Replaces the state by a saved one, on `device`.
     ///
     /// # Errors
-    /// If a parameter has no state while others do, or state of another rank, or if a name is left over.
+    /// If a parameter that isn't frozen has no state while others do, or state of another rank, or if a name is left over.
     pub fn load_state<M: Module>(
         &mut self,
         model: &M,
@@ -96,6 +99,16 @@ impl ModelOptimizer {
         }
     }
 
+    /// Learning rate of the parameter `id` over the step's.
+    fn lr_factor(&self, id: &ParamId) -> f64 {
+        match self.names.get(id) {
+            Some(name) if self.layer_lr_decay != 1.0 => {
+                self.layer_lr_decay.powi(Part::of(name).distance_from_output() as i32)
+            }
+            _ => 1.0,
+        }
+    }
+
     fn rule(&self, rank: usize) -> Arc<dyn DynOptimizer> {
         if rank <= MAX_RANK_WITHOUT_DECAY { self.undecayed.clone() } else { self.decayed.clone() }
     }
@@ -111,6 +124,8 @@ struct Step<'a> {
     optimizer: &'a mut ModelOptimizer,
     lr: f64,
     grads: Gradients,
+    /// What every gradient is multiplied with, one number on the device.
+    shortening: Option<Tensor<1>>,
 }
 
 impl ModuleMapper for Step<'_> {
@@ -119,11 +134,16 @@ impl ModuleMapper for Step<'_> {
         let Some(grad) = tensor.grad_remove(&mut self.grads) else {
             return Param::from_mapped_value(id, tensor, mapper);
         };
+        let grad = match &self.shortening {
+            Some(factor) => grad * factor.clone().reshape([1; D]),
+            None => grad,
+        };
+        let lr = self.lr * self.optimizer.lr_factor(&id);
         let checkpointing = tensor.gradient_checkpointing_strategy();
         let state = self.optimizer.state.remove(&id);
         let rule = self.optimizer.rule(D);
         let bridge = tensor.inner().into_bridge();
-        let (updated, state) = rule.step_dyn(D, self.lr, bridge, grad.into_bridge(), state);
+        let (updated, state) = rule.step_dyn(D, lr, bridge, grad.into_bridge(), state);
         if let Some(state) = state {
             self.optimizer.state.insert(id, state);
         }
@@ -146,6 +166,9 @@ struct Load<'a> {
 impl ModuleVisitor for Load<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let Some(name) = self.optimizer.names.get(&param.id) else { return };
+        if !param.val().is_require_grad() {
+            return; // frozen: it has never been updated
+        }
         let rule = self.optimizer.rule(D);
         match rule.state_unflatten(D, name, &mut self.source, self.device) {
             Some(state) => {

@@ -14,7 +14,7 @@ mod text;
 
 use crate::schedule::WarmupShape;
 use kiln_data::{Augment, Augmentation, Mixing, OnError};
-use kiln_model::{Arch, Stem};
+use kiln_model::{Arch, Part, Stem};
 use serde::{Deserialize, Serialize};
 
 /// Everything about a run that isn't the data, the device or the output folder.
@@ -85,25 +85,50 @@ pub struct ModelConfig {
     pub stem: Option<Stem>,
     /// Start each residual branch at zero. Default true (Goyal et al., arXiv 1706.02677, section 5.1).
     pub zero_init_last_gamma: bool,
+    /// Chance that training leaves the last block's residual branch out (stochastic depth); earlier blocks' grow to it.
+    /// Default 0; ResNet-50's long recipes take 0.05.
+    pub drop_path: f64,
+    /// Blur before every stride (Zhang, arXiv 1904.11486). Default false.
+    pub antialias: bool,
+    /// Parts that don't change: `stem`, `layer1` … `layer4`, `fc`. Their batch norms keep their statistics. Default none;
+    /// all but `fc` is a linear probe.
+    pub freeze: Vec<Part>,
 }
 
 /// `[optimizer]`: how weights change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OptimizerConfig {
-    /// The rule. Only `sgd` so far.
+    /// The rule. Default `sgd`.
     pub kind: OptimizerKind,
     /// Highest learning rate, as used: it isn't scaled by the batch size. Default 0.05; published recipes use 0.1 for
     /// 256 images a step, and in proportion.
     pub lr: f64,
-    /// Share of the momentum buffer kept from step to step. Default 0.9.
+    /// `sgd`, `rmsprop`, `lars`: share of the momentum buffer kept from step to step. Default 0.9.
     pub momentum: f64,
-    /// Nesterov's momentum. Default true.
+    /// `sgd`, `lars`: Nesterov's momentum. Default true.
     pub nesterov: bool,
     /// Weight decay of weights. Default 5e-5, of torchvision's and NVIDIA's tuned recipes (ResNet's paper: 1e-4).
     pub weight_decay: f64,
     /// Weight decay of norms' gammas and betas and of biases. Default 0.
     pub norm_bias_weight_decay: f64,
+    /// `adam`, `adamw`, `lamb`: shares kept of the gradient's running mean and of its square's. Default 0.9 and 0.999.
+    pub betas: [f64; 2],
+    /// Added to the denominator of every rule but `sgd`. Default 1e-8, PyTorch's; `lamb` 1e-6, timm's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eps: Option<f64>,
+    /// `adam`, `adamw`: divide by the largest running square so far (Reddi et al., arXiv 1904.09237). Default false.
+    pub amsgrad: bool,
+    /// `rmsprop`: share kept of the running square. Default 0.99, PyTorch's.
+    pub alpha: f64,
+    /// `lars`: a layer's step over its weights' norm. Default 0.001 (You et al., arXiv 1708.03888).
+    pub trust_coefficient: f64,
+    /// Largest norm of all gradients taken together; longer ones are shortened to it. 0, the default, is no limit, and
+    /// for `lamb` 1, timm's.
+    pub clip_grad_norm: f64,
+    /// Learning rate of a part over that of the part behind it, from `fc` back to `stem`. Default 1; fine-tuning takes
+    /// about 0.7.
+    pub layer_lr_decay: f64,
 }
 
 /// Update rules.
@@ -113,6 +138,18 @@ pub enum OptimizerKind {
     /// Stochastic gradient descent with momentum, PyTorch's numbers.
     #[default]
     Sgd,
+    /// Adam with the decay added to the gradient (Kingma and Ba, arXiv 1412.6980).
+    Adam,
+    /// Adam with the decay apart from the gradient (Loshchilov and Hutter, arXiv 1711.05101).
+    #[serde(rename = "adamw")]
+    AdamW,
+    /// RMSprop with momentum, PyTorch's.
+    #[serde(rename = "rmsprop")]
+    RmsProp,
+    /// Adam's direction with a step in proportion to the layer's norm (You et al., arXiv 1904.00962), timm's numbers.
+    Lamb,
+    /// SGD with a step in proportion to the layer's norm (You et al., arXiv 1708.03888), timm's numbers.
+    Lars,
 }
 
 /// `[schedule]`: the learning rate over the run, by step. Lengths are in epochs, fractions allowed.
@@ -222,7 +259,15 @@ impl Default for DataConfig {
 
 impl Default for ModelConfig {
     fn default() -> Self {
-        Self { arch: Arch::ResNet50, width: 64, stem: None, zero_init_last_gamma: true }
+        Self {
+            arch: Arch::ResNet50,
+            width: 64,
+            stem: None,
+            zero_init_last_gamma: true,
+            drop_path: 0.0,
+            antialias: false,
+            freeze: Vec::new(),
+        }
     }
 }
 
@@ -235,6 +280,13 @@ impl Default for OptimizerConfig {
             nesterov: true,
             weight_decay: 5e-5,
             norm_bias_weight_decay: 0.0,
+            betas: [0.9, 0.999],
+            eps: None,
+            amsgrad: false,
+            alpha: 0.99,
+            trust_coefficient: 0.001,
+            clip_grad_norm: 0.0,
+            layer_lr_decay: 1.0,
         }
     }
 }

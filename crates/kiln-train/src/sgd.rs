@@ -14,6 +14,7 @@
 //! Differs from burn's `Sgd`: dampening 0 by default (burn: 0.1), and where tensors lie in host memory the update is
 //! one pass over it instead of eight, with the same roundings. On a GPU, fusion does that.
 
+use crate::adam::loaded;
 use burn::optim::{LearningRate, Optimizer, RecordState, StateSink, StateSource};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use rayon::prelude::*;
@@ -182,9 +183,7 @@ impl<const D: usize> RecordState for SgdState<D> {
     }
 
     fn state_unflatten(prefix: &str, src: &mut StateSource, device: &Device) -> Option<Self> {
-        let data = src.take_tensor(prefix, BUFFER)?;
-        let momentum_buffer = (data.shape().num_dims() == D).then(|| Tensor::from_data(data, device))?;
-        Some(Self { momentum_buffer })
+        Some(Self { momentum_buffer: loaded(src.take_tensor(prefix, BUFFER)?, device)? })
     }
 }
 

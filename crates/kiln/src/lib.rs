@@ -26,4 +26,4 @@ pub use logging::log_to_stderr;
 pub use outcome::Outcome;
 pub use progress::TerminalProgress;
 pub use run_defaults::RunDefaults;
-pub use train_args::TrainArgs;
+pub use train_args::{Parts, TrainArgs};

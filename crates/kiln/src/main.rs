@@ -10,9 +10,12 @@ Examples:
   kiln devices                               what could train here, and what would be chosen
   kiln doctor                                what keeps a GPU from being used, and what to do
   kiln monitor                               the GPUs while they work
+  kiln models --image-size 224 --batch 32    the networks, and the memory each takes
   kiln train                                 ResNet-50 on a small data set that Kiln draws itself
   kiln train --data photos --epochs 90       the same on your pictures
-  kiln train --data photos --resume          go on where the last run ended";
+  kiln train --data photos --resume          go on where the last run ended
+  kiln train --data photos --weights resnet50.pth --reinit-head    begin with weights you have
+  kiln export runs/resnet50-1/checkpoints/best.safetensors --onnx model.onnx";
 
 /// Trains image classifiers on whatever GPU this machine has.
 #[derive(Parser)]
@@ -27,6 +30,8 @@ enum Command {
     Devices(commands::devices::Devices),
     Doctor(commands::doctor::Doctor),
     Monitor(commands::monitor::Monitor),
+    Export(commands::export::Export),
+    Models(commands::models::Models),
     Train(Box<commands::train::Train>),
 }
 
@@ -37,6 +42,8 @@ fn main() -> ExitCode {
         Command::Devices(args) => commands::devices::run(&args),
         Command::Doctor(args) => Ok(commands::doctor::run(&args)),
         Command::Monitor(args) => commands::monitor::run(&args),
+        Command::Export(args) => commands::export::run(&args),
+        Command::Models(args) => commands::models::run(&args),
         Command::Train(args) => commands::train::run(&args),
     };
     result.unwrap_or_else(|error| {

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use kiln_data::{OpenOptions, Splits, scenes};
 use kiln_device::{DeviceRequest, OpenDevice};
-use kiln_model::Arch;
+use kiln_model::{Arch, Head, LoadOptions, LoadReport, ModelError, Part, ResNet, WeightsFile};
 use kiln_train::{Recipe, ResumeFrom};
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub struct TrainArgs {
     /// auto, cuda, cuda:1, wgpu, wgpu:0, wgpu:software or cpu
     #[arg(long, value_name = "DEVICE", env = "KILN_DEVICE", default_value = "auto")]
     pub device: DeviceRequest,
-    /// resnet18, resnet34, resnet50, resnet101, resnet152
+    /// resnet18, resnet34, resnet50, ...; `kiln models` lists them
     #[arg(long, value_name = "NAME")]
     pub arch: Option<Arch>,
     /// Passes over the training images
@@ -54,6 +54,18 @@ pub struct TrainArgs {
     /// Run folder. Default: runs/NAME-1, runs/NAME-2, ...
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
+    /// Begin with the weights of this file: safetensors, or PyTorch's .pth, timm's and Lightning's checkpoints
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    pub weights: Option<PathBuf>,
+    /// The key in that file under which the weights lie, such as model_ema, instead of the likeliest
+    #[arg(long, value_name = "KEY", requires = "weights")]
+    pub weights_key: Option<String>,
+    /// Draw the last layer anew instead of taking the file's, which tells other classes apart
+    #[arg(long, requires = "weights")]
+    pub reinit_head: bool,
+    /// Parts that don't change: stem, layer1, ..., fc, separated by commas. body trains the last layer alone
+    #[arg(long, value_name = "PARTS", value_parser = parts)]
+    pub freeze: Option<Parts>,
     /// Continue a run from its newest checkpoint, or from the one given
     #[arg(long, value_name = "CHECKPOINT", num_args = 0..=1, default_missing_value = "auto")]
     pub resume: Option<ResumeFrom>,
@@ -90,6 +102,27 @@ impl TrainArgs {
         Ok((recipe, sizes))
     }
 
+    /// The network to train, with the weights of `--weights` if given, and what of them was used.
+    ///
+    /// # Errors
+    /// If the file can't be read, or its tensors belong to another network, with every name that doesn't fit.
+    pub fn model(
+        &self,
+        recipe: &Recipe,
+        classes: &[String],
+        device: &OpenDevice,
+    ) -> anyhow::Result<(ResNet, Option<LoadReport>)> {
+        let model = recipe.model.resnet(classes.len()).init(recipe.run.seed, &device.device);
+        let Some(path) = &self.weights else { return Ok((model, None)) };
+        let options = LoadOptions {
+            set: self.weights_key.as_deref(),
+            classes: Some(classes),
+            head: if self.reinit_head { Head::Reinit } else { Head::MustFit },
+        };
+        let (model, report) = model.load_weights(&WeightsFile::open(path)?, &options)?;
+        Ok((model, Some(report)))
+    }
+
     /// The run folder: what `--output` says, else the newest run to resume, else a new one.
     ///
     /// # Errors
@@ -122,7 +155,18 @@ impl TrainArgs {
         set(&mut recipe.data.limit_val_batches, self.limit_batches);
         set(&mut recipe.augment.image_size, self.image_size);
         set(&mut recipe.optimizer.lr, self.lr);
+        if let Some(Parts(parts)) = &self.freeze {
+            recipe.model.freeze = parts.clone();
+        }
     }
+}
+
+/// Parts of a network, as `--freeze` takes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts(pub Vec<Part>);
+
+fn parts(text: &str) -> Result<Parts, ModelError> {
+    Part::list(text).map(Parts)
 }
 
 fn set<T: Copy>(field: &mut T, value: Option<T>) {

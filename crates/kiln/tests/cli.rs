@@ -161,3 +161,79 @@ fn a_run_folder_in_use_is_not_overwritten() {
     assert!(stderr.contains("run") && stderr.contains("--resume"), "{stderr}");
     assert_eq!(metrics(folder.path(), "run"), before);
 }
+
+#[test]
+fn a_trained_file_starts_another_run_and_a_wrong_one_is_refused_with_what_to_do() {
+    let folder = folder();
+    let data = pictures(folder.path());
+    let short = ["--limit-batches", "1"];
+    let first = outcome(train(folder.path(), &data, "first", 1).args(short));
+    assert_eq!(first.0, Some(0), "{}", first.2);
+    let weights = folder.path().join("first/checkpoints/best.safetensors");
+
+    let mut command = train(folder.path(), &data, "second", 1);
+    let (code, _, stderr) = outcome(command.args(short).arg("--weights").arg(&weights).args(["--freeze", "body"]));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("weights  122 tensors of"), "{stderr}");
+
+    // The same pictures under other names.
+    let renamed = folder.path().join("renamed");
+    for split in ["train", "val"] {
+        for entry in std::fs::read_dir(data.join(split)).expect("classes").flatten().take(2) {
+            let class = renamed.join(split).join(format!("my-{}", entry.file_name().to_string_lossy()));
+            std::fs::create_dir_all(&class).expect("a folder");
+            for file in std::fs::read_dir(entry.path()).expect("pictures").flatten() {
+                std::fs::copy(file.path(), class.join(file.file_name())).expect("a copy");
+            }
+        }
+    }
+    let (code, _, stderr) = outcome(train(folder.path(), &renamed, "third", 1).arg("--weights").arg(&weights));
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("my-") && stderr.contains("bicycle") && stderr.contains("--reinit-head"), "{stderr}");
+
+    let mut command = train(folder.path(), &renamed, "third", 1);
+    let (code, _, stderr) = outcome(command.args(short).arg("--weights").arg(&weights).arg("--reinit-head"));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("not used: fc.weight, fc.bias"), "{stderr}");
+
+    let mut command = kiln(folder.path());
+    command.args(["train", "--device", "cpu", "--arch", "resnet50", "--image-size", "32", "--batch-size", "8"]);
+    let (code, _, stderr) = outcome(command.arg("--data").arg(&data).arg("--weights").arg(&weights));
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("missing: layer1.0.conv3.weight"), "{stderr}");
+}
+
+#[test]
+fn models_lists_every_network_with_what_it_costs() {
+    let folder = folder();
+    let (code, stdout, stderr) = outcome(kiln(folder.path()).args(["models", "--json", "--batch", "2"]));
+    assert_eq!(code, Some(0), "{stderr}");
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&stdout).expect("JSON");
+    assert_eq!(rows.len(), kiln::model::Arch::ALL.len());
+    let resnet50 = rows.iter().find(|row| row["arch"] == "resnet50").expect("listed");
+    assert_eq!(resnet50["parameters"], 25_557_032);
+    assert!(resnet50["training_bytes"].as_u64() > resnet50["activation_bytes"].as_u64());
+    let (_, stdout, _) = outcome(kiln(folder.path()).args(["models", "--arch", "resnet18"]));
+    assert!(stdout.contains("11.69 M") && stdout.contains("1.81") && !stdout.contains("resnet50"), "{stdout}");
+}
+
+#[test]
+fn weights_are_exported_as_onnx_and_a_file_that_does_not_say_its_network_is_asked_for_it() {
+    let folder = folder();
+    let data = pictures(folder.path());
+    let trained = outcome(train(folder.path(), &data, "run", 1).args(["--limit-batches", "1"]));
+    assert_eq!(trained.0, Some(0), "{}", trained.2);
+    let weights = "run/checkpoints/best.safetensors";
+    let (code, stdout, stderr) = outcome(kiln(folder.path()).args(["export", weights, "--onnx", "model.onnx"]));
+    assert_eq!((code, stdout.trim()), (Some(0), "model.onnx"), "{stderr}");
+    let bytes = std::fs::read(folder.path().join("model.onnx")).expect("written");
+    let contains = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
+    assert!(contains(b"layer4.1.conv2.bias") && contains(b"bicycle"), "folded norms and classes");
+
+    let bare = [("conv1.weight".to_string(), burn::tensor::TensorData::new(vec![0f32], [1]))];
+    let bare = kiln::model::safetensors_from_state(&bare, &kiln::model::Metadata::new()).expect("plain types");
+    std::fs::write(folder.path().join("bare.safetensors"), bare).expect("written");
+    let (code, _, stderr) = outcome(kiln(folder.path()).args(["export", "bare.safetensors", "--onnx", "x.onnx"]));
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("--arch") && stderr.contains("bare.safetensors"), "{stderr}");
+}

@@ -1,6 +1,6 @@
 """Cuts this folder's golden numbers out of the full set: make_subset.py FULL_SET
 
-Writes formula.json, five key lists, and some entries of forward.safetensors and train_narrow.safetensors,
+Writes formula.json, five key lists, the smallest checkpoints, and some entries of forward.safetensors and train_narrow.safetensors,
 with the manifest's entries for them, beside this script. Needs only Python's standard library.
 """
 import hashlib
@@ -10,6 +10,13 @@ import sys
 from pathlib import Path
 
 KEYS = ["resnet18", "resnet34", "resnet50", "resnext50_32x4d", "timm_resnet50d"]
+CHECKPOINTS = [
+    "edge_tensors.pth",
+    "edge_tensors.safetensors",
+    "edge_tensors_legacy.pth",
+    "resnet18_full_layout_expanded.pth",
+    "unknown_global.pth",
+]
 FORWARD_RUNS = ["resnet18/2x3x64x64"]
 NARROW_RUNS = ["grads_ls0.1", "sgd_nesterov_wd_excl_1d"]
 NARROW_NETWORKS = ["narrow_r18", "narrow_bottleneck"]
@@ -53,6 +60,8 @@ def main(full, here):
     keep("formula.json")
     for name in KEYS:
         keep(f"keys/{name}.txt")
+    for name in CHECKPOINTS:
+        keep(f"checkpoints/{name}")
 
     def cut(name, wanted, also=()):
         tensors = read_safetensors(full / name)

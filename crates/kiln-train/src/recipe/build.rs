@@ -1,6 +1,6 @@
 //! What the loop uses, made of a recipe: loaders, network, schedule, augmentations.
 
-use super::{AugmentConfig, DataConfig, ModelConfig, ScheduleConfig, ScheduleKind};
+use super::{AugmentConfig, DataConfig, ModelConfig, OptimizerConfig, OptimizerKind, ScheduleConfig, ScheduleKind};
 use crate::schedule::{AfterWarmup, Curve, Schedule, Warmup};
 use kiln_data::{Augment, Augmentation, LoaderConfig};
 use kiln_model::ResNetConfig;
@@ -46,7 +46,25 @@ impl ModelConfig {
             width: self.width,
             zero_init_last_gamma: self.zero_init_last_gamma,
             stem: self.stem.unwrap_or(published.stem),
+            drop_path: self.drop_path,
+            antialias: self.antialias,
             ..published
+        }
+    }
+}
+
+impl OptimizerConfig {
+    /// What is added to the denominator.
+    pub fn epsilon(&self) -> f64 {
+        self.eps.unwrap_or(if self.kind == OptimizerKind::Lamb { 1e-6 } else { 1e-8 })
+    }
+
+    /// The largest norm of all gradients taken together, if there is a limit.
+    pub fn max_grad_norm(&self) -> Option<f64> {
+        match self.clip_grad_norm {
+            0.0 if self.kind == OptimizerKind::Lamb => Some(1.0),
+            0.0 => None,
+            limit => Some(limit),
         }
     }
 }

@@ -3,10 +3,11 @@
 //! A problem reads `key = value: must be ...`.
 
 use super::{
-    AugmentConfig, DataConfig, LossConfig, ModelConfig, OptimizerConfig, Recipe, RunConfig, ScheduleConfig,
-    ScheduleKind,
+    AugmentConfig, DataConfig, LossConfig, ModelConfig, OptimizerConfig, OptimizerKind, Recipe, RunConfig,
+    ScheduleConfig, ScheduleKind,
 };
 use crate::error::TrainError;
+use kiln_model::Part;
 
 /// More than anyone means, and small enough that no product of two counts overflows.
 const MAX_COUNT: usize = 1 << 24;
@@ -63,6 +64,9 @@ impl DataConfig {
 impl ModelConfig {
     fn check(&self, problems: &mut Problems) {
         problems.at_most(MAX_WIDTH, "model.width", self.width);
+        if Part::ALL.iter().all(|part| self.freeze.contains(part)) {
+            problems.0.push("model.freeze names every part, which leaves nothing to train".into());
+        }
         if self.width > MAX_WIDTH {
             return;
         }
@@ -78,7 +82,15 @@ impl OptimizerConfig {
         problems.below_one("optimizer.momentum", self.momentum);
         problems.not_negative("optimizer.weight_decay", self.weight_decay);
         problems.not_negative("optimizer.norm_bias_weight_decay", self.norm_bias_weight_decay);
-        if self.nesterov && self.momentum == 0.0 {
+        problems.below_one("optimizer.betas[0]", self.betas[0]);
+        problems.below_one("optimizer.betas[1]", self.betas[1]);
+        problems.positive("optimizer.eps", self.eps.unwrap_or(1.0));
+        problems.below_one("optimizer.alpha", self.alpha);
+        problems.positive("optimizer.trust_coefficient", self.trust_coefficient);
+        problems.not_negative("optimizer.clip_grad_norm", self.clip_grad_norm);
+        problems.positive("optimizer.layer_lr_decay", self.layer_lr_decay);
+        let has_momentum = matches!(self.kind, OptimizerKind::Sgd | OptimizerKind::Lars);
+        if has_momentum && self.nesterov && self.momentum == 0.0 {
             problems.0.push("optimizer.nesterov = true needs a momentum above 0".into());
         }
     }

@@ -4,6 +4,7 @@
 //! the way back, with every default written out.
 
 use super::Recipe;
+use crate::checkpoint::sha256_hex;
 use crate::error::TrainError;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +29,11 @@ impl Recipe {
             .map_err(|error| TrainError::InvalidRecipe { problems: vec![error.to_string()] })
     }
 
+    /// SHA-256 of the resolved recipe's text, in hexadecimal digits: two runs with the same have the same recipe.
+    pub fn sha256(&self) -> String {
+        sha256_hex(self.to_toml().unwrap_or_default().as_bytes())
+    }
+
     /// The recipe with every default written out, the augmentations' too.
     pub fn resolved(&self) -> Self {
         let mut resolved = self.clone();
@@ -35,6 +41,8 @@ impl Recipe {
         resolved.augment.val = Some(self.augment.validation().steps);
         resolved.augment.val_image_size = self.augment.val_size();
         resolved.data.val_batch_size = self.data.val_batch();
+        resolved.optimizer.eps = Some(self.optimizer.epsilon());
+        resolved.optimizer.clip_grad_norm = self.optimizer.max_grad_norm().unwrap_or(0.0);
         resolved.model.stem = Some(self.model.resnet(1).stem);
         resolved
     }

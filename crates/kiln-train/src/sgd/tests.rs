@@ -5,7 +5,7 @@ use crate::golden::{Golden, tens, tensor_f64, tolerances};
 use safetensors::SafeTensors;
 use serde_json::Value;
 
-/// What a golden trace was made with; `None` for the optimisers that aren't ours yet.
+/// What a golden trace was made with.
 fn sgd_of(params: &Value, weight_decay: &str) -> Sgd {
     let number = |key: &str| params[key].as_f64().unwrap_or(0.0);
     Sgd {
@@ -53,7 +53,7 @@ fn steps_equal_those_of_pytorch() {
     for (name, params) in entry["params"].as_object().expect("a table") {
         let clipped = params.get("clip_grad_norm").is_some();
         if !name.starts_with("sgd") || clipped {
-            continue; // clipping by global norm comes with issue 7
+            continue; // `optimizer/tests.rs` follows those, and clipping
         }
         let wanted = tensor_f64(&file, name);
         let gamma = params["lr_gamma_per_step"].as_f64().unwrap_or(1.0);

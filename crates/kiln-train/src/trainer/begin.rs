@@ -80,7 +80,7 @@ impl Trainer {
         let expected = Expected { recipe: &self.recipe, classes: &self.classes, model: &wanted };
         let (found, resumed) = origin(self.resume.as_ref(), &self.folder, &expected)?;
 
-        let model = model.fork(&self.device).train();
+        let model = model.freeze_parts(&self.recipe.model.freeze).fork(&self.device).train();
         let optimizer = ModelOptimizer::new(&self.recipe.optimizer, model.parameter_names(), self.residence);
         let mut run = Run {
             model,

@@ -2,10 +2,13 @@
 
 use super::*;
 use crate::checkpoint::Checkpoint;
+use crate::golden::parameter;
 use crate::report::{Started, StepReport, Stopped};
+use burn::tensor::TensorData;
 use image::{ImageFormat, Rgb, RgbImage};
-use kiln_data::{Augmentation, DataError, Dataset, Mixing, RandomErasing, Sample, Splits};
+use kiln_data::{Augmentation, DataError, Dataset, Mixing, OpenOptions, RandomErasing, Sample, Splits};
 use kiln_device::{DeviceRequest, OpenDevice};
+use kiln_model::{Head, LoadOptions, Metadata, Part, WeightsFile, safetensors_from_state};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -522,4 +525,93 @@ fn recipes_that_cannot_be_trained_are_refused_before_anything_is_written() {
     let error = Trainer::new(batch_of_one, &cpu(), stripes(), &output).err().expect("one value per channel");
     assert!(matches!(error, TrainError::Model(_)), "{error}");
     assert!(!output.exists());
+}
+
+/// A file of weights by the golden formula for a network of ten unnamed classes.
+fn formula_weights(recipe: &Recipe) -> WeightsFile {
+    let entries = recipe.model.resnet(10).init(0, &kiln_device::cpu()).state().into_iter();
+    let state: Vec<_> = entries
+        .map(|(name, data)| {
+            let shape = data.shape().to_vec();
+            let data = match name.ends_with("num_batches_tracked") {
+                true => data,
+                false => TensorData::new(parameter("", &name, &shape), shape),
+            };
+            (name, data)
+        })
+        .collect();
+    let bytes = safetensors_from_state(&state, &Metadata::new()).expect("plain types");
+    WeightsFile::parse(bytes, "formula.safetensors").expect("its own bytes")
+}
+
+/// Pictures of `KILN_PHOTOS_DIR` if it is set, else stripes.
+fn photos_or_stripes() -> Splits {
+    match std::env::var_os("KILN_PHOTOS_DIR") {
+        Some(folder) => kiln_data::open(Path::new(&folder), &OpenOptions::default()).expect("a folder of pictures"),
+        None => stripes(),
+    }
+}
+
+#[test]
+fn a_frozen_body_stays_as_it_was_to_the_bit_while_a_new_head_learns() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let data = photos_or_stripes();
+    let mut recipe = recipe(6);
+    recipe.model.width = 16;
+    recipe.model.freeze = Part::BODY.to_vec();
+    let file = formula_weights(&recipe);
+    let classes = data.train.classes().to_vec();
+    let options = LoadOptions { classes: Some(&classes), head: Head::Reinit, ..LoadOptions::default() };
+    let fresh = recipe.model.resnet(classes.len()).init(3, &kiln_device::cpu());
+    let (model, report) = fresh.load_weights(&file, &options).expect("the body fits");
+    assert_eq!(report.unused, ["fc.weight", "fc.bias"]);
+    let before = bits(&model);
+
+    let summary = trainer(&recipe, data, folder.path()).run(model, &mut ()).expect("a run");
+    for ((name, before), (_, after)) in before.iter().zip(bits(&summary.model)) {
+        assert_eq!(*before == after, Part::of(name) != Part::Fc, "{name}");
+    }
+    let record = record(folder.path());
+    let loss = |line: &Value| line["train_loss"].as_f64().expect("a number");
+    eprintln!("head: loss {} to {}", loss(&record[0]), loss(&record[5]));
+    assert!(loss(&record[5]) < 0.97 * loss(&record[0]), "{} {}", record[0], record[5]);
+
+    // A run with frozen parts is resumed like any other.
+    let mut longer = recipe.clone();
+    longer.run.epochs = 7;
+    let classes = classes.len();
+    let model = longer.model.resnet(classes).init(9, &kiln_device::cpu());
+    let resumed = trainer(&longer, photos_or_stripes(), folder.path()).resume(ResumeFrom::Auto);
+    let resumed = resumed.run(model, &mut ()).expect("resumed");
+    let body =
+        |model: &ResNet| bits(model).into_iter().filter(|(name, _)| Part::of(name) != Part::Fc).collect::<Vec<_>>();
+    assert_eq!(body(&resumed.model), body(&summary.model));
+}
+
+#[test]
+fn saved_weights_say_what_they_are() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let recipe = recipe(1);
+    let summary = train(&recipe, folder.path());
+    let file = WeightsFile::open(&summary.best_model.expect("one epoch is the best")).expect("its own file");
+    assert_eq!(file.classes(), Some(vec!["across".to_string(), "upright".to_string()]));
+    for (key, value) in [
+        ("format", "pt"),
+        ("arch", "resnet18"),
+        ("num_classes", "2"),
+        ("input_size", "[32,32]"),
+        ("interpolation", "bilinear"),
+        ("recipe_sha256", recipe.sha256().as_str()),
+    ] {
+        assert_eq!(file.metadata().get(key).map(String::as_str), Some(value), "{key}");
+    }
+    assert_eq!(recipe.sha256().len(), 64);
+    let (loaded, report) = recipe
+        .model
+        .resnet(2)
+        .init(5, &kiln_device::cpu())
+        .load_weights(&file, &LoadOptions::default())
+        .expect("whole");
+    assert_eq!(bits(&loaded), bits(&summary.model));
+    assert!(report.unused.is_empty());
 }

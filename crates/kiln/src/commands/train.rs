@@ -21,7 +21,10 @@ pub(crate) fn run(args: &Train) -> anyhow::Result<ExitCode> {
     eprintln!("recipe   {why}");
 
     let output = options.output(&recipe)?;
-    let model = recipe.model.resnet(data.train.classes().len()).init(recipe.run.seed, &device.device);
+    let (model, loaded) = options.model(&recipe, data.train.classes(), &device)?;
+    if let Some(report) = loaded {
+        eprintln!("weights  {report}");
+    }
     let mut trainer = Trainer::new(recipe, &device, data, &output)?.stop_with(stop_on_ctrl_c());
     if let Some(from) = &options.resume {
         trainer = trainer.resume(from.clone());

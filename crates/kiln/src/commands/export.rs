@@ -1,0 +1,48 @@
+//! `kiln export`: trained weights in a form for other programs.
+
+use clap::Args;
+use kiln_model::{Arch, LoadOptions, Norms, OnnxOptions, WeightsFile};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Writes a network as ONNX, for inference elsewhere.
+///
+/// The file takes normalised float images [batch, 3, height, width] and gives logits [batch, classes]; mean, standard
+/// deviation and classes stand in its metadata, if the weights file has them.
+#[derive(Args)]
+pub(crate) struct Export {
+    /// The weights: safetensors, or PyTorch's .pth, timm's and Lightning's checkpoints
+    #[arg(value_name = "FILE")]
+    weights: PathBuf,
+    /// The ONNX file to write
+    #[arg(long, value_name = "FILE")]
+    onnx: PathBuf,
+    /// The network, if the weights file doesn't say
+    #[arg(long, value_name = "NAME")]
+    arch: Option<Arch>,
+    /// The key in the weights file under which the weights lie, such as model_ema, instead of the likeliest
+    #[arg(long, value_name = "KEY")]
+    weights_key: Option<String>,
+    /// Keep the norms as operators instead of folding them into the convolutions
+    #[arg(long)]
+    keep_norms: bool,
+    /// Accept square images of this side only, instead of any size
+    #[arg(long, value_name = "PX")]
+    image_size: Option<usize>,
+}
+
+pub(crate) fn run(args: &Export) -> anyhow::Result<ExitCode> {
+    let file = WeightsFile::open(&args.weights)?;
+    let set = args.weights_key.as_deref();
+    let model = file.config(args.arch, set)?.init(0, &kiln_device::cpu());
+    let (model, report) = model.load_weights(&file, &LoadOptions { set, ..LoadOptions::default() })?;
+    eprintln!("weights  {report}");
+    let options = OnnxOptions {
+        norms: if args.keep_norms { Norms::Kept } else { Norms::Folded },
+        image_size: args.image_size.map(|side| [side, side]),
+    };
+    model.save_onnx(&args.onnx, &options, file.metadata())?;
+    writeln!(std::io::stdout().lock(), "{}", args.onnx.display())?;
+    Ok(ExitCode::SUCCESS)
+}
