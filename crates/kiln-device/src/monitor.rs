@@ -23,7 +23,7 @@ use serde::Serialize;
 use self::{alerts::History, intel::IntelSource, nvidia::NvidiaSource};
 pub(crate) use self::{
     alerts::judge_once,
-    nvidia::{NvmlListing, ask_nvml, nvml_listing},
+    nvidia::{NvmlListing, ask_nvml, nvml_listing, start_nvml},
 };
 pub use self::{
     glance::Glance,
@@ -71,7 +71,8 @@ impl Monitor {
         }
     }
 
-    /// Reads every card once. Takes milliseconds; a driver that hangs makes it hang.
+    /// Reads every card once. Takes milliseconds, and the first time up to five seconds for a driver that hangs; one
+    /// that hangs later makes it hang.
     pub fn read(&mut self) -> Reading {
         let elapsed_secs = self.started.elapsed().as_secs_f64();
         let cards = bus::gpus(&self.root);

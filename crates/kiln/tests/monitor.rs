@@ -129,6 +129,19 @@ fn away_from_a_terminal_there_are_lines_or_csv_and_no_escape_sequences() {
 }
 
 #[test]
+fn a_library_that_never_answers_is_given_up() {
+    let folder = support::folder();
+    let Some(hanging) = support::hanging_library(folder.path()) else { return };
+    std::fs::copy(hanging, folder.path().join("libnvidia-ml.so.1")).expect("copied");
+    let mut command = kiln(folder.path());
+    command.args(["monitor", "--json", "--samples", "2", "--interval", "0.1"]).env(support::LD, folder.path());
+    let (code, stdout, stderr) = outcome(&mut command);
+    assert_eq!(code, Some(0), "{stderr}");
+    let told: Vec<bool> = stdout.lines().map(|line| line.contains("no answer within 5 s")).collect();
+    assert_eq!(told, [true, true], "{stdout}");
+}
+
+#[test]
 fn watching_costs_less_than_a_hundredth_of_a_core() {
     // With the fakes, what is left is what the monitor itself does.
     let Some(case) = case("p07_nvml_na") else { return };

@@ -10,7 +10,7 @@ use crate::inventory::{BusDevice, HardwareKind};
 const TOPIC: Topic = Topic {
     id: "hardware",
     title: "graphics hardware",
-    why: "a GPU trains ten to a hundred times faster than a processor, and only one that the system sees can be used",
+    why: "a GPU trains many times faster than a processor, and only one that the system sees can be used",
 };
 
 pub(super) fn check(facts: &Facts) -> Check {

@@ -13,14 +13,12 @@ const TOPIC: Topic = Topic {
           from them",
 };
 
-/// A thread decodes and crops about this many photos of 500 x 375 px a second (measured, JPEG).
-const IMAGES_PER_THREAD: usize = 150;
-/// Fewer threads hardly feed a discrete GPU.
+/// Fewer threads hardly feed a discrete GPU: a rule of thumb, `kiln train` measures it.
 const FEW_THREADS: usize = 4;
 
 pub(super) fn check(facts: &Facts) -> Check {
     let threads = facts.num_threads;
-    let found = format!("{threads} threads decode roughly {} photos a second", threads * IMAGES_PER_THREAD);
+    let found = format!("{threads} threads decode pictures");
     if facts.choice.chosen.backend == Backend::Cpu {
         return TOPIC.skip(format!("{found}; the processor does the training as well"));
     }

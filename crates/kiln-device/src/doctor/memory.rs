@@ -12,7 +12,7 @@ const TOPIC: Topic = Topic {
     why: "batch and image size are bounded by it; when it runs out, training ends or, on Windows, slows down tenfold",
 };
 
-/// ResNet-50 at 224 px needs about this much for a batch of 8 (measured on CUDA), GiB.
+/// Below this, the usual batch and image size are unlikely to fit, GiB: a rule of thumb.
 const LEAST_GIB: f64 = 2.0;
 /// Other programs hold more than this share of a card.
 const TAKEN_SHARE: f64 = 0.5;

@@ -49,6 +49,8 @@ pub(crate) enum Question {
     Compilers,
     /// What does NVIDIA's management library say?
     Nvml,
+    /// Does NVIDIA's management library start?
+    NvmlStart,
     /// Does the device that `KILN_DEVICE` names compute right?
     Smoke,
     /// How fast is the device that `KILN_DEVICE` names?
@@ -62,6 +64,7 @@ impl Question {
             Self::Wgpu => "wgpu",
             Self::Compilers => "compilers",
             Self::Nvml => "nvml",
+            Self::NvmlStart => "nvml-start",
             Self::Smoke => "smoke",
             Self::Measure => "measure",
         }
@@ -79,6 +82,7 @@ pub fn probe_child() {
         Ok("wgpu") => serde_json::to_string(&wgpu::ask_drivers()),
         Ok("compilers") => serde_json::to_string(&nvrtc::installed()),
         Ok("nvml") => serde_json::to_string(&monitor::ask_nvml()),
+        Ok("nvml-start") => serde_json::to_string(&monitor::start_nvml()),
         Ok("smoke") => serde_json::to_string(&doctor::try_named_device()),
         Ok("measure") => serde_json::to_string(&crate::measure::measure_named_device()),
         _ => {

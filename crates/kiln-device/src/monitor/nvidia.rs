@@ -22,6 +22,9 @@ const IDLE_READINGS: u32 = 5;
 /// How long it is left alone; the driver puts an unused card to sleep after a few seconds.
 const REST_SECS: f64 = 20.0;
 
+/// How long the library may take to start when it is first tried, in a child process.
+const START_DEADLINE: Duration = Duration::from_secs(5);
+
 /// How long a library that failed isn't tried again.
 const RETRY_SECS: f64 = 30.0;
 
@@ -58,6 +61,11 @@ pub(crate) fn ask_nvml() -> NvmlListing {
     }
 }
 
+/// Starts NVML and lets it go.
+pub(crate) fn start_nvml() -> Result<(), Failure> {
+    Nvml::open().map(drop)
+}
+
 /// As [`ask_nvml`], asked from a child process or a thread within a deadline.
 pub(crate) fn nvml_listing(deadline: Duration) -> NvmlListing {
     let failed =
@@ -69,6 +77,8 @@ pub(crate) fn nvml_listing(deadline: Duration) -> NvmlListing {
 #[derive(Default)]
 pub(super) struct NvidiaSource {
     session: Option<Session>,
+    /// Whether the library has been seen to start, so that it may be loaded into this process.
+    starts: bool,
     failure: Option<(Failure, f64)>,
     idle_readings: u32,
     rests_until: f64,
@@ -106,7 +116,7 @@ impl NvidiaSource {
         {
             return (of_all(Some(GpuState::Unknown)), note_of(failure, !cards.is_empty()));
         }
-        let session = match self.session.take().map_or_else(Session::open, Ok) {
+        let session = match self.session.take().map_or_else(|| self.open(), Ok) {
             Ok(session) => session,
             Err(failure) => {
                 let notes = note_of(&failure, !cards.is_empty());
@@ -125,6 +135,16 @@ impl NvidiaSource {
             self.session = Some(session);
         }
         (samples, notes)
+    }
+
+    /// Loads the library here only after another process has: one that hangs or crashes is a failure like others.
+    fn open(&mut self) -> Result<Session, Failure> {
+        if !self.starts {
+            let failed = |text| Failure { code: nvml::LIBRARY_BROKEN, text };
+            probe::ask(probe::Question::NvmlStart, START_DEADLINE, &[], start_nvml).map_err(failed)??;
+            self.starts = true;
+        }
+        Session::open()
     }
 
     fn sample_all(&mut self, session: &Session, cards: &[&BusDevice]) -> (Vec<GpuSample>, Vec<String>) {

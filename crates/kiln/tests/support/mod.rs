@@ -149,7 +149,6 @@ pub(crate) fn a_sound_library() -> Vec<u8> {
 }
 
 /// Builds `libhanging.so` in `folder`, which never returns from being loaded; `None`, said aloud, without a compiler.
-#[allow(dead_code, reason = "not every test program needs it")]
 pub(crate) fn hanging_library(folder: &Path) -> Option<PathBuf> {
     let source = "#include <unistd.h>\n__attribute__((constructor)) static void hang(void) { for (;;) pause(); }\n";
     let (code, library) = (folder.join("hanging.c"), folder.join("libhanging.so"));
