@@ -4,3 +4,4 @@ pub(crate) mod devices;
 pub(crate) mod export;
 pub(crate) mod models;
 pub(crate) mod train;
+pub(crate) mod weights;
