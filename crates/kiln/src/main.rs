@@ -33,6 +33,7 @@ enum Command {
     Export(commands::export::Export),
     Models(commands::models::Models),
     Train(Box<commands::train::Train>),
+    Weights(commands::weights::Weights),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Export(args) => commands::export::run(&args),
         Command::Models(args) => commands::models::run(&args),
         Command::Train(args) => commands::train::run(&args),
+        Command::Weights(args) => commands::weights::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -237,3 +237,12 @@ fn weights_are_exported_as_onnx_and_a_file_that_does_not_say_its_network_is_aske
     assert_eq!(code, Some(1));
     assert!(stderr.contains("--arch") && stderr.contains("bare.safetensors"), "{stderr}");
 }
+
+#[test]
+fn weights_lists_files_with_their_source_and_terms() {
+    let folder = folder();
+    let (code, stdout, stderr) = outcome(kiln(folder.path()).args(["weights", "--arch", "resnet50"]));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stdout.contains("resnet50-v2") && stdout.contains("80.86") && stdout.contains("ImageNet"), "{stdout}");
+    assert!(!stdout.contains("resnet18"), "{stdout}");
+}

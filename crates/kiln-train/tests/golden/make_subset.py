@@ -1,7 +1,7 @@
 """Cuts this folder's golden numbers out of the full set: make_subset.py FULL_SET
 
-Writes the schedules, the metrics, the SGD traces of optim.safetensors and one run of train_narrow.safetensors, with the
-manifest's entries for them, beside this script. Needs only Python's standard library.
+Writes the schedules, the metrics, the optimisers' traces and two runs of train_narrow.safetensors, with the manifest's
+entries for them, beside this script. Needs only Python's standard library.
 """
 import hashlib
 import json
@@ -9,10 +9,9 @@ import struct
 import sys
 from pathlib import Path
 
-WHOLE = ["metrics.json", "metrics.safetensors"]
-OPTIMIZERS = "sgd"
+WHOLE = ["metrics.json", "metrics.safetensors", "optim.safetensors"]
 NETWORK = "narrow_bottleneck"
-RUN = f"{NETWORK}/sgd_nesterov_wd_excl_1d"
+RUNS = [f"{NETWORK}/sgd_nesterov_wd_excl_1d", f"{NETWORK}/adamw_wd_excl_1d"]
 
 
 def read_safetensors(path):
@@ -56,12 +55,9 @@ def main(full, here):
         write_safetensors(here / name, {key: value for key, value in tensors.items() if wanted(key)})
         note(name, **changes)
 
-    params = manifest["files"]["optim.safetensors"]["params"]
-    params = {name: options for name, options in params.items() if name.startswith(OPTIMIZERS)}
-    cut("optim.safetensors", lambda name: name in params, params=params)
     runs = manifest["files"]["train_narrow.safetensors"]["runs"]
-    runs = {name: runs[name] for name in [RUN, NETWORK]}
-    cut("train_narrow.safetensors", lambda name: name.startswith(RUN + "/"), runs=runs)
+    runs = {name: runs[name] for name in [*RUNS, NETWORK]}
+    cut("train_narrow.safetensors", lambda name: name.startswith(tuple(run + "/" for run in RUNS)), runs=runs)
 
     (here / "manifest.json").write_text(json.dumps({**manifest, "files": files}, indent=1) + "\n")
     total = sum(path.stat().st_size for path in here.rglob("*") if path.is_file())

@@ -6,3 +6,4 @@ pub(crate) mod export;
 pub(crate) mod models;
 pub(crate) mod monitor;
 pub(crate) mod train;
+pub(crate) mod weights;
