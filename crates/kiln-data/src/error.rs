@@ -103,6 +103,20 @@ pub enum DataError {
         /// What the operating system said.
         reason: io::Error,
     },
+    /// A picture of ours can't be written.
+    #[error("cannot write the picture {path:?}: {reason}; choose another path")]
+    WritePicture {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        reason: io::Error,
+    },
+    /// The device didn't give a result back.
+    #[error("cannot read the augmented images from the device: {message}")]
+    Device {
+        /// The device's words.
+        message: String,
+    },
     /// No folder to keep the embedded data set in.
     #[error(
         "no cache folder: none of KILN_CACHE_DIR, XDG_CACHE_HOME, HOME and LOCALAPPDATA is set; set KILN_CACHE_DIR"

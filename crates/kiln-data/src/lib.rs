@@ -34,6 +34,7 @@ mod error;
 mod loader;
 mod nearest_name;
 mod order;
+mod preview;
 mod upload;
 
 pub use augment::{
@@ -53,4 +54,5 @@ pub use error::DataError;
 pub use loader::{EpochBatches, Loader, LoaderConfig, LoaderCounters, OnError, Skipped};
 pub use nearest_name::with_nearest_name;
 pub use order::EpochOrder;
+pub use preview::{Preview, PreviewConfig, preview_grid};
 pub use upload::{DeviceBatches, batch_to_device};

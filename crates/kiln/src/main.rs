@@ -14,6 +14,7 @@ Examples:
   kiln train                                 ResNet-50 on a small data set that Kiln draws itself
   kiln train --data photos --epochs 90       the same on your pictures
   kiln train --data photos --resume          go on where the last run ended
+  kiln preview photos --recipe my.toml       a picture of what the model would see
   kiln train --data photos --weights resnet50.pth --reinit-head    begin with weights you have
   kiln export runs/resnet50-1/checkpoints/best.safetensors --onnx model.onnx";
 
@@ -32,6 +33,7 @@ enum Command {
     Monitor(commands::monitor::Monitor),
     Export(commands::export::Export),
     Models(commands::models::Models),
+    Preview(commands::preview::Preview),
     Train(Box<commands::train::Train>),
     Weights(commands::weights::Weights),
 }
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Command::Monitor(args) => commands::monitor::run(&args),
         Command::Export(args) => commands::export::run(&args),
         Command::Models(args) => commands::models::run(&args),
+        Command::Preview(args) => commands::preview::run(&args),
         Command::Train(args) => commands::train::run(&args),
         Command::Weights(args) => commands::weights::run(&args),
     };

@@ -246,3 +246,50 @@ fn weights_lists_files_with_their_source_and_terms() {
     assert!(stdout.contains("resnet50-v2") && stdout.contains("80.86") && stdout.contains("ImageNet"), "{stdout}");
     assert!(!stdout.contains("resnet18"), "{stdout}");
 }
+
+/// A recipe of strong augmentations of small images.
+const RECIPE: &str = "[run]\nseed = 7\n[augment]\nimage_size = 40\nmix = { cutmix_alpha = 1.0 }\n\
+    [[augment.train]]\nop = 'rand_augment'\n[[augment.train]]\nop = 'random_erasing'\nprobability = 0.5\n";
+
+#[test]
+fn preview_writes_a_picture_of_the_recipe_s_augmentation() {
+    let folder = folder();
+    let data = pictures(folder.path());
+    std::fs::write(folder.path().join("my.toml"), RECIPE).expect("written");
+    let preview = |file: &str, more: &[&str]| {
+        let mut command = kiln(folder.path());
+        command.arg("preview").arg(&data).args(["--recipe", "my.toml", "--device", "cpu", "--images", "3", "-o", file]);
+        let (code, stdout, stderr) = outcome(command.args(["--draws", "2"]).args(more));
+        assert_eq!(code, Some(0), "{stderr}");
+        (stdout, std::fs::read(folder.path().join(file)).expect("the picture"))
+    };
+    let (stdout, png) = preview("grid.png", &[]);
+    let picture = kiln::data::rgb_from_bytes(&png, &Default::default()).expect("a PNG");
+    assert_eq!(stdout.lines().count(), 1, "{stdout}");
+    let size = format!("grid.png: {}x{} pixels, 3 images", picture.width, picture.height);
+    for part in [size.as_str(), "my.toml", "seed 7"] {
+        assert!(stdout.contains(part), "{part} in {stdout}");
+    }
+    assert!(preview("again.png", &["--seed", "7"]).1 == png, "the same seed, the same bytes");
+    assert!(preview("other.png", &["--epoch", "2"]).1 != png, "another epoch, other draws");
+}
+
+#[test]
+fn preview_says_what_it_cannot_do() {
+    let folder = folder();
+    let data = pictures(folder.path());
+    std::fs::write(folder.path().join("my.toml"), RECIPE.replace("rand_augment", "rand_augmnt")).expect("written");
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&["--recipe", "my.toml"], &["my.toml", "line 6", "did you mean `rand_augment`?"]),
+        (&["-o", "no/such/folder.png"], &["no/such/folder.png", "choose another path"]),
+        (&["-o", "grid.jpg"], &["grid.jpg", ".png"]),
+        (&["--images", "0"], &["images is 0"]),
+    ];
+    for (arguments, parts) in cases {
+        let (code, _, stderr) =
+            outcome(kiln(folder.path()).arg("preview").arg(&data).args(["--device", "cpu"]).args(arguments));
+        assert_eq!(code, Some(1), "{stderr}");
+        assert!(parts.iter().all(|part| stderr.contains(part)), "{parts:?} in {stderr}");
+        assert!(!stderr.contains("panicked"), "{stderr}");
+    }
+}

@@ -5,5 +5,6 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod models;
 pub(crate) mod monitor;
+pub(crate) mod preview;
 pub(crate) mod train;
 pub(crate) mod weights;
