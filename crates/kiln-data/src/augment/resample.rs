@@ -177,10 +177,11 @@ fn filter_taps<const TAPS: usize>(line: &[u8], first: &[u32], weights: &[i32], f
         let start = *first as usize * 3;
         *value = match line.get(start..start + TAPS * 3 + 1) {
             Some(pixels) => {
+                // As one word a pixel, which becomes one vector: four byte loads stay four.
                 let mut sum = [128i32; 4];
                 for (tap, weight) in weights.iter().enumerate() {
-                    let lanes: [i32; 4] = std::array::from_fn(|lane| i32::from(pixels[tap * 3 + lane]));
-                    sum = std::array::from_fn(|lane| sum[lane] + weight * lanes[lane]);
+                    let pixel = pixels[tap * 3..].first_chunk::<4>().copied().unwrap_or_default();
+                    sum = std::array::from_fn(|lane| sum[lane] + weight * i32::from(pixel[lane]));
                 }
                 sum.map(|sum| sum >> 8)
             }
