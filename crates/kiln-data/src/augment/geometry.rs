@@ -166,6 +166,7 @@ impl Geometry {
 
     /// Keeps `height` × `width` pixels from `top`, `left`; what lies outside the image is fill.
     pub(crate) fn crop(&mut self, [top, left]: [i64; 2], size: [u32; 2]) {
+        let size = at_least_one(size);
         match &mut self.warp {
             Some(warp) => warp.prepend([1.0, 0.0, left as f64, 0.0, 1.0, top as f64, 0.0, 0.0, 1.0], size),
             None => {
@@ -190,6 +191,7 @@ impl Geometry {
 
     /// Stretches the image to `height` × `width`, which does nothing to one of that size.
     pub(crate) fn resize(&mut self, size: [u32; 2], filter: Filter) {
+        let size = at_least_one(size);
         let now = self.size();
         if now == size {
             return;
@@ -232,6 +234,7 @@ impl Geometry {
     /// Turns, shears or tilts the image: output position `p` of the new image, `size` large, shows position `map(p)`
     /// of the image as it is now. Positions count from the top left corner, x before y.
     pub(crate) fn warp(&mut self, map: Matrix, size: [u32; 2], filter: Filter, fill: Fill) {
+        let size = at_least_one(size);
         self.filter = self.filter.max(filter);
         if fill.is_named {
             self.fill = fill;
@@ -247,6 +250,11 @@ impl Geometry {
             warp.prepend(map, size);
         }
     }
+}
+
+/// No image is without pixels, whatever was asked for.
+fn at_least_one(size: [u32; 2]) -> [u32; 2] {
+    size.map(|side| side.max(1))
 }
 
 impl Warp {

@@ -30,7 +30,7 @@ use crate::error::DataError;
 pub use things::CLASSES;
 
 /// Grows when the same options give other pictures, so that an old cache isn't taken for a new one.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Name of the marker file. It holds [`ScenesConfig::description`].
 const MARKER: &str = "scenes.txt";

@@ -189,7 +189,7 @@ fn step() -> BoxedStrategy<Augmentation> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property_config(400))]
 
     #[test]
     fn any_options_have_problems_or_a_finite_result(steps in proptest::collection::vec(step(), 1..4), seed: u64) {
@@ -219,7 +219,7 @@ fn likely_valid() -> impl Strategy<Value = Augmentation> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property_config(60))]
 
     #[test]
     fn valid_options_have_the_same_finite_result_on_every_device(

@@ -13,11 +13,23 @@ mod random_programs;
 mod whole_recipes;
 
 use burn::tensor::Device;
+use proptest::prelude::ProptestConfig;
+use proptest::test_runner::RngSeed;
 
 use super::pixel_op::PixelOp;
 use super::*;
 use crate::batch::{HostBatch, ImageSlot};
 use crate::upload::batch_to_device;
+
+/// The same `cases` in every run, unless `PROPTEST_RNG_SEED` asks for others.
+fn property_config(cases: u32) -> ProptestConfig {
+    let defaults = ProptestConfig::default();
+    let rng_seed = match defaults.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(2026),
+        asked => asked,
+    };
+    ProptestConfig { cases, failure_persistence: None, rng_seed, ..defaults }
+}
 
 /// An image of noise: what shows a wrong weight best.
 fn push_noise(batch: &mut HostBatch, [height, width]: [u32; 2], sample: u64) {
@@ -228,6 +240,14 @@ fn a_list_that_leaves_images_of_different_shapes_is_a_problem() {
     assert_eq!(validation_problems(|options| options.steps = vec![resize(), policy(), pad()]).len(), 1);
     let crop = || Augmentation::RandomCrop(RandomCrop::default());
     assert_eq!(validation_problems(|options| options.steps = vec![resize(), policy(), crop(), policy()]).len(), 0);
+}
+
+#[test]
+fn no_step_leaves_an_image_without_pixels() {
+    let crop = Augmentation::CenterCrop(CenterCrop { size: Some([0, 3]) });
+    let steps = vec![crop, Augmentation::RandomResizedCrop(RandomResizedCrop::default())];
+    let program = Augment { steps, ..Augment::train(8) }.draw(0, 0, 0, 20, 10);
+    assert_eq!(program.size(), [8, 8]);
 }
 
 #[test]

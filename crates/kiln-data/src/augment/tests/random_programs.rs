@@ -161,7 +161,7 @@ fn run_programs(batch: &HostBatch, programs: &[Program], size: [usize; 2], devic
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property_config(32))]
 
     #[test]
     fn kernels_do_what_their_scalar_twin_does(seed: u64, height in 1u32..40, width in 1u32..40) {
