@@ -55,4 +55,4 @@ pub use loader::{EpochBatches, Loader, LoaderConfig, LoaderCounters, OnError, Sk
 pub use nearest_name::with_nearest_name;
 pub use order::EpochOrder;
 pub use preview::{Preview, PreviewConfig, preview_grid};
-pub use upload::{DeviceBatches, batch_to_device};
+pub use upload::{DeviceBatches, batch_from_tensor, batch_to_device};

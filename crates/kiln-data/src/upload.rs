@@ -13,10 +13,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, IntDType, Tensor, TensorData};
 
 use crate::augment::{Augment, augment};
-use crate::batch::{Batch, DeviceBatch, HostBatch};
+use crate::batch::{Batch, DeviceBatch, HostBatch, ImageSlot};
 use crate::decode::panic_message;
 use crate::error::DataError;
 use crate::loader::{EpochBatches, LoaderCounters, Queue, Skipped};
@@ -38,6 +38,42 @@ pub fn batch_to_device(batch: HostBatch, augment: &Augment, seed: u64, device: &
     let words = TensorData::from_bytes_vec(pixels, [num_words], DType::U32);
     let pixels = Tensor::<1, Int>::from_data(words, (device, DType::U32));
     DeviceBatch { pixels, images, labels, samples, epoch, programs, mixes }
+}
+
+/// Takes images that are on a device already, all of one size, and draws their programs.
+///
+/// What [`batch_to_device`] does for bytes in host memory, for programs that decode or render on the device. A few small
+/// launches pack the bytes into words; nothing is copied to the host.
+///
+/// # Shapes
+/// `images`: int `[B, H, W, 3]` of any type the device can compute with, values 0–255; `labels` and `samples`: B each.
+///
+/// # Panics
+/// If the last dimension isn't 3, or `labels` or `samples` differ in length from `images`.
+pub fn batch_from_tensor(
+    images: Tensor<4, Int>,
+    labels: Vec<u32>,
+    samples: Vec<u64>,
+    epoch: u32,
+    augment: &Augment,
+    seed: u64,
+) -> DeviceBatch {
+    let [batch, height, width, channels] = images.dims();
+    assert_eq!(channels, 3, "images of red, green and blue");
+    assert_eq!([labels.len(), samples.len()], [batch, batch], "a label and an index for every image");
+    let num_bytes = height * width * channels;
+    let padded = num_bytes.next_multiple_of(4);
+    let flat = images.cast(IntDType::I32).reshape([batch, num_bytes]);
+    let padding = Tensor::zeros([batch, padded - num_bytes], (&flat.device(), DType::I32));
+    let flat = if padded > num_bytes { Tensor::cat(vec![flat, padding], 1) } else { flat };
+    let bytes = flat.reshape([batch * padded / 4, 4]);
+    let byte = |index: usize| bytes.clone().narrow(1, index, 1).bitwise_left_shift_scalar(8 * index as i32);
+    let pixels = byte(0).bitwise_or(byte(1)).bitwise_or(byte(2)).bitwise_or(byte(3)).reshape([-1]);
+    let (width, height) = (width as u32, height as u32);
+    let slots: Vec<_> = (0..batch).map(|index| ImageSlot { offset: index * padded, width, height }).collect();
+    let programs = samples.iter().map(|&sample| augment.draw(seed, epoch, sample, width, height)).collect();
+    let mixes = augment.draw_mixes(seed, epoch, &samples);
+    DeviceBatch { pixels, images: slots, labels, samples, epoch, programs, mixes }
 }
 
 impl EpochBatches {

@@ -117,3 +117,22 @@ fn an_error_of_the_loader_reaches_the_consumer_and_ends_the_epoch() {
     assert!(error.to_string().starts_with("the decoding thread failed: no sample"), "{error}");
     assert!(batches.next().is_none());
 }
+
+#[test]
+fn images_on_a_device_are_augmented_like_those_of_the_host() {
+    let bytes: Vec<u8> = (0..2 * 3 * 5 * 3).map(|index| (index * 37 % 256) as u8).collect();
+    let mut host = HostBatch::new(6);
+    for (image, pixels) in (0..).zip(bytes.chunks(3 * 5 * 3)) {
+        host.push(&RgbImage { width: 5, height: 3, pixels: pixels.to_vec() }, image, 40 + u64::from(image));
+    }
+    let augment_options = Augment::train(7);
+    let values = |batch: Batch| batch.images.into_data().try_to_vec::<f32>().expect("f32");
+    for (name, device) in kiln_device::parity_devices() {
+        let numbers: Vec<i32> = bytes.iter().map(|&byte| i32::from(byte)).collect();
+        let images = Tensor::<4, Int>::from_data(TensorData::new(numbers, [2, 3, 5, 3]), (&device, DType::I32));
+        let found = batch_from_tensor(images, vec![0, 1], vec![40, 41], 6, &augment_options, 9);
+        let wanted = batch_to_device(host.clone(), &augment_options, 9, &device);
+        assert_eq!(found.programs, wanted.programs, "{name}");
+        assert_eq!(values(augment(found, &augment_options)), values(augment(wanted, &augment_options)), "{name}");
+    }
+}

@@ -96,9 +96,11 @@ fn a_large_photograph_keeps_its_precision() {
 
 #[test]
 fn the_batch_around_an_image_changes_nothing() {
-    let options = Augment::train(24);
     let sizes: Vec<_> = (0..32).map(|sample| SIZES[sample % SIZES.len()]).collect();
-    for (name, device) in kiln_device::parity_devices() {
+    let lists = [Augment::train(24), whole_recipes::recipe(12)];
+    for ((name, device), options) in
+        kiln_device::parity_devices().into_iter().flat_map(|device| lists.clone().map(|list| (device.clone(), list)))
+    {
         let whole = run(&noise_batch(&sizes, 0), &options, &device);
         for batch_size in [1, 7] {
             let parts = sizes.chunks(batch_size).enumerate();
