@@ -110,11 +110,11 @@ pub struct DeviceBatch {
 /// What the model sees.
 ///
 /// # Shapes
-/// `images`: f32 `[B, 3, H, W]`, normalised; `targets`: int `[B]`, class indices. Where images are mixed these are of the
+/// `images`: float `[B, 3, H, W]`, normalised; `targets`: int `[B]`, class indices. Where images are mixed these are of the
 /// image that each row of the batch began with; [`Batch::soft_targets`] and [`Batch::main_targets`] know of both.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// f32 `[B, 3, H, W]`, normalised.
+    /// Float `[B, 3, H, W]`, normalised, of the type and order in memory that [`Augment`](crate::Augment) asks for.
     pub images: Tensor<4>,
     /// int `[B]`: `labels` on the device.
     pub targets: Tensor<1, Int>,

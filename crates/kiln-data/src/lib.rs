@@ -1,7 +1,7 @@
 //! From files on disk to normalised batches on a device.
 //!
 //! In: folders of pictures ([`open`]), the embedded drawings ([`scenes`]), or anything that implements
-//! [`Dataset`]. Out: [`Batch`], f32 `[B, 3, H, W]` on the device asked for.
+//! [`Dataset`]. Out: [`Batch`], float `[B, 3, H, W]` on the device asked for.
 //!
 //! ```text
 //! files ──dataset──> bytes + label ──decode──> RgbImage ──loader──> HostBatch ──upload──> DeviceBatch ──augment──> Batch

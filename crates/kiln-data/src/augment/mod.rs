@@ -1,6 +1,6 @@
 //! Augmentation: a program per image, drawn on the host, run for the whole batch in one launch.
 //!
-//! In: a [`DeviceBatch`], bytes of images of different sizes. Out: a [`Batch`], f32 `[B, 3, H, W]`, normalised.
+//! In: a [`DeviceBatch`], bytes of images of different sizes. Out: a [`Batch`], float `[B, 3, H, W]`, normalised.
 //!
 //! ```text
 //! list of augmentations ──draw(seed, epoch, sample)──> Program ──record──> one launch over the batch

@@ -1,7 +1,7 @@
 //! Runs the programs of a batch in one launch: source bytes in, the model's input out.
 //!
 //! In: the bytes of all images of a batch as u32 words, and their programs' [`Records`](crate::augment::record::Records).
-//! Out: f32 `[B, 3, H, W]`, normalised. To-tensor and normalise are one multiply and one add of the fixed-point level:
+//! Out: float `[B, 3, H, W]`, normalised. To-tensor and normalise are one multiply and one add of the fixed-point level:
 //! `value / 255`, less `mean`, divided by `std`.
 //!
 //! Statistics and neighbourhoods cost launches before that one, one each for every depth at which any image needs them.
