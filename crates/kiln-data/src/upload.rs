@@ -30,14 +30,11 @@ use crate::loader::{EpochBatches, LoaderCounters, Queue, Skipped};
 /// If the bytes of `batch` aren't whole words; [`HostBatch::push`] pads them.
 pub fn batch_to_device(batch: HostBatch, augment: &Augment, seed: u64, device: &Device) -> DeviceBatch {
     let HostBatch { pixels, images, labels, samples, epoch } = batch;
-    let drawn = images.iter().zip(&samples);
-    let programs = drawn.map(|(slot, &sample)| augment.draw(seed, epoch, sample, slot.width, slot.height)).collect();
-    let mixes = augment.draw_mixes(seed, epoch, &samples);
     assert_eq!(pixels.len() % 4, 0, "{} bytes of pixels aren't whole words", pixels.len());
     let num_words = pixels.len() / 4;
     let words = TensorData::from_bytes_vec(pixels, [num_words], DType::U32);
     let pixels = Tensor::<1, Int>::from_data(words, (device, DType::U32));
-    DeviceBatch { pixels, images, labels, samples, epoch, programs, mixes }
+    draw_batch(DeviceBatch { pixels, images, labels, samples, epoch, programs: vec![], mixes: vec![] }, augment, seed)
 }
 
 /// Takes images that are on a device already, all of one size, and draws their programs.
@@ -70,10 +67,17 @@ pub fn batch_from_tensor(
     let byte = |index: usize| bytes.clone().narrow(1, index, 1).bitwise_left_shift_scalar(8 * index as i32);
     let pixels = byte(0).bitwise_or(byte(1)).bitwise_or(byte(2)).bitwise_or(byte(3)).reshape([-1]);
     let (width, height) = (width as u32, height as u32);
-    let slots: Vec<_> = (0..batch).map(|index| ImageSlot { offset: index * padded, width, height }).collect();
-    let programs = samples.iter().map(|&sample| augment.draw(seed, epoch, sample, width, height)).collect();
-    let mixes = augment.draw_mixes(seed, epoch, &samples);
-    DeviceBatch { pixels, images: slots, labels, samples, epoch, programs, mixes }
+    let images = (0..batch).map(|index| ImageSlot { offset: index * padded, width, height }).collect();
+    draw_batch(DeviceBatch { pixels, images, labels, samples, epoch, programs: vec![], mixes: vec![] }, augment, seed)
+}
+
+/// Draws what happens to each image of a batch that is on its device.
+fn draw_batch(batch: DeviceBatch, augment: &Augment, seed: u64) -> DeviceBatch {
+    let drawn = batch.images.iter().zip(&batch.samples);
+    let draw = |(slot, &sample): (&ImageSlot, &u64)| augment.draw(seed, batch.epoch, sample, slot.width, slot.height);
+    let programs = drawn.map(draw).collect();
+    let mixes = augment.draw_mixes(seed, batch.epoch, &batch.samples);
+    DeviceBatch { programs, mixes, ..batch }
 }
 
 impl EpochBatches {

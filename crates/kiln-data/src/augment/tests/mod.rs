@@ -57,6 +57,15 @@ fn run(batch: &HostBatch, options: &Augment, device: &Device) -> Vec<f32> {
     batch.images.into_data().try_to_vec().expect("f32 images")
 }
 
+/// How many launches an uploaded batch takes.
+fn count_launches(uploaded: DeviceBatch, options: &Augment) -> u64 {
+    let launches = LaunchCounter::default();
+    let found = augment_as(uploaded, OutputFormat::of(options, &launches));
+    // With fusion a launch happens when its result is needed.
+    let _: Vec<f32> = found.images.into_data().try_to_vec().expect("f32 images");
+    launches.get()
+}
+
 /// One draw of a step, for an image 60 wide and 40 high.
 pub(super) fn drawn_program(step: &impl Step, sample: u64) -> Program {
     let mut program = Program::new(60, 40);

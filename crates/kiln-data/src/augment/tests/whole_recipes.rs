@@ -37,10 +37,7 @@ fn a_batch_of_64_different_programs_is_one_launch_and_one_for_each_depth() {
             let depths = 0..all.iter().map(Vec::len).max().unwrap_or(0);
             let has = |depth: usize, kind: bool| u64::from(all.iter().any(|kinds| kinds.get(depth) == Some(&kind)));
             let wanted = 1 + depths.map(|depth| has(depth, false) + has(depth, true)).sum::<u64>();
-            let launches = LaunchCounter::default();
-            let found = augment_as(uploaded, OutputFormat::of(&options, &launches));
-            let _: Vec<f32> = found.images.into_data().try_to_vec().expect("f32 images");
-            assert_eq!(launches.get(), wanted, "{name}: {all:?}");
+            assert_eq!(count_launches(uploaded, &options), wanted, "{name}: {all:?}");
             assert!((2..=5).contains(&wanted), "two operations have at most two depths: {wanted}");
         }
     }
