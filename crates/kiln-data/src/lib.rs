@@ -51,7 +51,7 @@ pub use dataset::image_folder::ImageFolder;
 pub use dataset::{Dataset, OpenOptions, Sample, Splits, open, scenes};
 pub use decode::{DecodeError, DecodeLimits, ImageFormat, RgbImage, rgb_from_bytes};
 pub use error::DataError;
-pub use loader::{EpochBatches, Loader, LoaderConfig, LoaderCounters, OnError, Skipped};
+pub use loader::{EpochBatches, Loader, LoaderConfig, LoaderCounters, OnError, Sampling, Shard, Skipped};
 pub use nearest_name::with_nearest_name;
 pub use order::EpochOrder;
 pub use preview::{Preview, PreviewConfig, preview_grid};

@@ -10,16 +10,17 @@
 //! One lock and two condition variables: they are taken twice per picture, which takes milliseconds to make.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::sampling::{Chosen, EpochSamples};
 use super::{Loader, LoaderConfig, LoaderCounters, Skipped};
 use crate::dataset::Dataset;
 use crate::decode::{RgbImage, panic_message, rgb_from_bytes};
 use crate::error::DataError;
-use crate::order::EpochOrder;
 
 /// A picture that waits for its turn.
 pub(super) struct Picture {
@@ -34,8 +35,9 @@ pub(super) type Outcome = Result<Result<Picture, DataError>, DataError>;
 pub(crate) struct Queue {
     dataset: Arc<dyn Dataset>,
     config: LoaderConfig,
-    order: EpochOrder,
-    num_positions: usize,
+    samples: EpochSamples,
+    /// Position after the last.
+    end: usize,
     state: Mutex<State>,
     /// Signals workers: there is room, or the epoch is over.
     room: Condvar,
@@ -67,13 +69,13 @@ struct Costs {
 }
 
 impl Queue {
-    pub(super) fn new(loader: &Loader, order: EpochOrder, num_positions: usize) -> Self {
+    pub(super) fn new(loader: &Loader, samples: EpochSamples, positions: Range<usize>) -> Self {
         Self {
             dataset: loader.dataset.clone(),
             config: loader.config.clone(),
-            order,
-            num_positions,
-            state: Mutex::default(),
+            samples,
+            end: positions.end,
+            state: Mutex::new(State { next_position: positions.start, ..State::default() }),
             room: Condvar::new(),
             finished: Condvar::new(),
             skipped: Mutex::default(),
@@ -85,13 +87,9 @@ impl Queue {
         &self.config
     }
 
-    pub(super) fn num_positions(&self) -> usize {
-        self.num_positions
-    }
-
-    /// The sample at a position of the epoch.
-    pub(super) fn sample(&self, position: usize) -> usize {
-        self.order.sample(position)
+    /// What stands at a position of the epoch.
+    pub(super) fn chosen(&self, position: usize) -> Chosen {
+        self.samples.at(position)
     }
 
     /// The most bytes that have waited at once.
@@ -103,7 +101,7 @@ impl Queue {
     /// A worker's life: take a position, make a picture, hand it over.
     pub(super) fn work(&self) {
         while let Some(position) = self.next_position() {
-            let outcome = catch_unwind(AssertUnwindSafe(|| self.picture(self.order.sample(position))));
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.picture(self.chosen(position).sample)));
             let outcome = outcome.map_err(|panic| worker_error(panic_message(&*panic)));
             let mut state = lock(&self.state);
             if let Ok(Ok(picture)) = &outcome {
@@ -120,7 +118,7 @@ impl Queue {
     fn next_position(&self) -> Option<usize> {
         let mut state = lock(&self.state);
         loop {
-            if state.cancelled || state.next_position == self.num_positions {
+            if state.cancelled || state.next_position == self.end {
                 return None;
             }
             if state.bytes < self.config.queue_bytes {

@@ -1,5 +1,7 @@
 use super::*;
-use crate::Sample;
+use crate::{HostBatch, Sample};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -262,4 +264,69 @@ fn every_unusable_option_is_reported() {
         "unusable loader options: batch_size is 0; limit_batches is 0; queue_bytes is 0; workers is 9999; \
          at most 1024 make sense; the data set has no images"
     );
+}
+
+/// What is left of an epoch, each batch with the step that follows it; stops at an error.
+fn rest(mut epoch: EpochBatches) -> Vec<(usize, HostBatch)> {
+    let mut found = Vec::new();
+    while let Some(Ok(batch)) = epoch.next() {
+        found.push((epoch.next_step(), batch));
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None, rng_seed: RngSeed::Fixed(2026), ..ProptestConfig::with_cases(48)
+    })]
+
+    #[test]
+    fn an_epoch_begun_at_any_step_gives_what_was_left_for_any_number_of_workers(
+        num_samples in 1usize..60,
+        batch_size in 1usize..9,
+        (seed, epoch) in (any::<u64>(), 0u32..9),
+        (shuffle, drop_last) in any::<(bool, bool)>(),
+        limit_batches in proptest::option::of(1usize..6),
+        (rank, world) in prop_oneof![Just((0, 1)), Just((0, 2)), Just((1, 3))],
+        damaged in proptest::collection::hash_set(0usize..60, 0..12),
+        cut in 0.0..=1.0,
+    ) {
+        let config = LoaderConfig {
+            batch_size, workers: 1, shuffle, seed, shard: Shard { rank, world }, drop_last, limit_batches,
+            ..LoaderConfig::default()
+        };
+        prop_assume!(num_samples >= world);
+        let loader = |workers| {
+            let dataset = Arc::new(Numbered::damaged(num_samples, damaged.clone()));
+            (dataset.clone(), Loader::new(dataset, LoaderConfig { workers, ..config.clone() }).expect("usable options"))
+        };
+        let whole = rest(loader(1).1.epoch(epoch));
+        let done = (cut * whole.len() as f64) as usize;
+        let step = whole[..done].last().map_or(0, |(next_step, _)| *next_step);
+        for workers in [1, 2, 8] {
+            let (dataset, loader) = loader(workers);
+            prop_assert_eq!(&rest(loader.epoch_from(epoch, step))[..], &whole[done..], "{} workers", workers);
+            let left = loader.num_samples() - (step * batch_size).min(loader.num_samples());
+            prop_assert!(dataset.num_read.load(Ordering::Relaxed) <= left, "reads what came before");
+        }
+    }
+}
+
+#[test]
+fn an_epoch_begun_behind_its_end_is_empty() {
+    let loader = loader(Numbered::new(9), in_order(4));
+    assert_eq!(loader.num_batches(), 2);
+    for step in [2, 3, usize::MAX] {
+        let mut epoch = loader.epoch_from(0, step);
+        assert!(epoch.next().is_none());
+        assert_eq!(epoch.next_step(), 2);
+    }
+}
+
+#[test]
+fn an_epoch_that_goes_on_may_have_nothing_left() {
+    let loader = loader(Numbered::damaged(6, 3..6), in_order(3));
+    let mut epoch = loader.epoch_from(0, 1);
+    assert!(epoch.next().is_none(), "the first batch was given before");
+    assert_eq!(epoch.skipped().len(), 3);
 }

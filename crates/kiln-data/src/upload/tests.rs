@@ -47,6 +47,22 @@ fn batches_come_in_the_order_of_the_epoch_on_every_device() {
 }
 
 #[test]
+fn an_upload_that_goes_on_at_a_step_gives_the_batches_that_were_left() {
+    let folder = folder();
+    let loader = scenes_loader(&folder, LoaderConfig { batch_size: 4, seed: 3, ..Default::default() });
+    let upload = |step| loader.epoch_from(2, step).upload(&kiln_device::cpu(), &Augment::train(8), 5);
+    let contents = |batch: Batch| (batch.samples, batch.images.into_data().try_to_vec::<f32>().expect("f32"));
+    let mut first = upload(0);
+    first.by_ref().take(3).for_each(|batch| drop(batch.expect("a batch")));
+    assert_eq!(first.next_step(), 3, "what is made in advance doesn't count");
+    let (left, resumed): (Vec<_>, Vec<_>) = (first.collect(), upload(3).collect());
+    assert_eq!(left.len(), loader.num_batches() - 3);
+    for (left, resumed) in left.into_iter().zip(resumed) {
+        assert_eq!(contents(left.expect("a batch")), contents(resumed.expect("a batch")));
+    }
+}
+
+#[test]
 fn an_image_is_the_same_in_any_batch() {
     let folder = folder();
     let images_by_sample = |batch_size, workers| {
