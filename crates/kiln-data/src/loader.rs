@@ -16,12 +16,20 @@
 //! [`EpochBatches::skipped`]; an unshuffled one (validation) delivers it. Only a data set of one image or a
 //! batch size of one gives a batch of one in training.
 //!
-//! Not done here: decoding (`decode.rs`), copies to a device (`upload.rs`), a cache of decoded pictures.
+//! **Adapting** (`loader/tuning.rs`): how many threads decode, unless the options say, and how far they read ahead follows
+//! from who waits for whom, and is told as an `info` event. **Cache** (`loader/cache.rs`): decoded pictures stay in memory
+//! as far as a budget allows. Neither changes what a batch holds.
+//!
+//! Not done here: decoding (`decode.rs`), copies to a device (`upload.rs`).
 
+mod cache;
+mod counters;
 mod epoch;
 mod plan;
 mod queue;
 mod sampling;
+mod shorter_side;
+mod tuning;
 mod weighted;
 
 use std::sync::Arc;
@@ -29,11 +37,14 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
+use cache::Cache;
+pub use counters::{LoaderCounters, StageCounters};
 pub use epoch::EpochBatches;
 use plan::Plan;
 pub(crate) use queue::Queue;
 use sampling::{EpochSamples, Sampler};
 pub use sampling::{Sampling, Shard};
+use tuning::Tuning;
 
 use crate::dataset::Dataset;
 use crate::decode::DecodeLimits;
@@ -59,7 +70,7 @@ pub enum OnError {
 pub struct LoaderConfig {
     /// Images in a batch. Default 32.
     pub batch_size: usize,
-    /// Decoding threads; 0, the default, takes one per core.
+    /// Decoding threads; 0, the default, begins with one per core and adapts.
     pub workers: usize,
     /// Random order of the samples, another one each epoch. Default true; false for validation.
     pub shuffle: bool,
@@ -74,9 +85,14 @@ pub struct LoaderConfig {
     pub drop_last: bool,
     /// End every epoch after this many batches. Default `None`: never.
     pub limit_batches: Option<usize>,
-    /// Bytes that decoded pictures may take while they wait for their turn. Default 256 MiB: two batches of 256
-    /// pictures of 500x375.
+    /// Most bytes that decoded pictures may take while they wait for their turn; a quarter at first, and as many as it
+    /// turns out to need. Default 256 MiB: two batches of 256 pictures of 500x375.
     pub queue_bytes: usize,
+    /// Bytes of memory for decoded pictures that later epochs take from there instead of decoding them again. Default 0.
+    pub cache_bytes: usize,
+    /// Shrink pictures whose shorter side is longer than this many pixels right after decoding, in the cache and beside
+    /// it. Default 0: leave them as they are.
+    pub shorter_side: u32,
     /// What to do with a damaged file. Default: skip it.
     pub on_error: OnError,
     /// What a file may cost.
@@ -95,6 +111,8 @@ impl Default for LoaderConfig {
             drop_last: false,
             limit_batches: None,
             queue_bytes: 256 << 20,
+            cache_bytes: 0,
+            shorter_side: 0,
             on_error: OnError::Skip,
             decode: DecodeLimits::default(),
         }
@@ -131,31 +149,14 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// What an epoch has cost so far. Seconds of different threads add up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct LoaderCounters {
-    /// Pictures decoded.
-    pub images: u64,
-    /// Files left out.
-    pub skipped: u64,
-    /// Encoded bytes read.
-    pub encoded_bytes: u64,
-    /// Decoded bytes, three a pixel.
-    pub decoded_bytes: u64,
-    /// Seconds spent in [`Dataset::sample`], over all workers.
-    pub read_secs: f64,
-    /// Seconds spent decoding, over all workers.
-    pub decode_secs: f64,
-    /// Seconds [`EpochBatches::next`] waited for a picture.
-    pub wait_secs: f64,
-}
-
 /// Delivers epochs of a data set.
 pub struct Loader {
     dataset: Arc<dyn Dataset>,
     config: LoaderConfig,
     sampler: Sampler,
     plan: Plan,
+    cache: Option<Arc<Cache>>,
+    tuning: Arc<Tuning>,
 }
 
 impl Loader {
@@ -174,7 +175,10 @@ impl Loader {
         }
         let sampler = Sampler::new(dataset.as_ref(), &config.sampling);
         let plan = Plan::new(config.shard.num_positions(dataset.len(), config.drop_last), &config);
-        Ok(Self { dataset, config, sampler, plan })
+        let cache = (config.cache_bytes > 0).then(|| Arc::new(Cache::new(config.cache_bytes)));
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let tuning = Arc::new(Tuning::new(config.workers, cores, config.queue_bytes));
+        Ok(Self { dataset, config, sampler, plan, cache, tuning })
     }
 
     /// The data set the batches come from.
@@ -211,11 +215,7 @@ impl Loader {
     }
 
     fn num_workers(&self, num_positions: usize) -> usize {
-        let wanted = match self.config.workers {
-            0 => thread::available_parallelism().map_or(1, usize::from),
-            workers => workers,
-        };
-        wanted.min(num_positions)
+        self.tuning.effort().workers.min(num_positions)
     }
 }
 

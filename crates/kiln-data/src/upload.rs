@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use burn::tensor::{DType, Device, Int, IntDType, Tensor, TensorData};
 
@@ -87,12 +87,13 @@ impl EpochBatches {
     ///
     /// `seed` determines the random draws, together with the epoch and each sample's index. Options of
     /// `augment` that can't work are the first batch's error.
-    pub fn upload(self, device: &Device, augment: &Augment, seed: u64) -> DeviceBatches {
+    pub fn upload(mut self, device: &Device, augment: &Augment, seed: u64) -> DeviceBatches {
         // Without room in the channel the thread holds the one finished batch until it is taken.
         let (sender, receiver) = sync_channel(0);
-        let (queue, next_step) = (self.queue(), self.next_step());
+        let (queue, next_step) = (self.hand_over(), self.next_step());
         let (thread_device, thread_augment) = (device.clone(), augment.clone());
-        let work = move || send_batches(self, &thread_device, &thread_augment, seed, &sender);
+        let thread_queue = queue.clone();
+        let work = move || send_batches(self, &thread_queue, &thread_device, &thread_augment, seed, &sender);
         let (thread, start_error) = match augment.validate() {
             Err(problems) => (None, Some(DataError::Config { what: "augmentation", problems })),
             Ok(()) => match thread::Builder::new().name("kiln-upload".into()).spawn(work) {
@@ -100,20 +101,21 @@ impl EpochBatches {
                 Err(error) => (None, Some(upload_error(error.to_string()))),
             },
         };
-        let wait = Duration::ZERO;
-        DeviceBatches { receiver: Some(receiver), thread, queue, augment: augment.clone(), wait, next_step, start_error }
+        DeviceBatches { receiver: Some(receiver), thread, queue, augment: augment.clone(), next_step, start_error }
     }
 }
 
 /// A batch on the device, and the step that follows it.
 struct Uploaded {
     batch: DeviceBatch,
+    num_bytes: usize,
     next_step: usize,
 }
 
 /// The thread's life. Ends with the epoch, after an error, or when nobody receives any more.
 fn send_batches(
     mut batches: EpochBatches,
+    queue: &Queue,
     device: &Device,
     augment: &Augment,
     seed: u64,
@@ -121,7 +123,12 @@ fn send_batches(
 ) {
     while let Some(batch) = batches.next() {
         let next_step = batches.next_step();
-        let uploaded = batch.map(|batch| Uploaded { batch: batch_to_device(batch, augment, seed, device), next_step });
+        let uploaded = batch.map(|batch| {
+            let (start, num_images, num_bytes) = (Instant::now(), batch.len(), batch.pixels.len());
+            let batch = batch_to_device(batch, augment, seed, device);
+            queue.costs().upload.add(num_images, num_bytes, start.elapsed());
+            Uploaded { batch, num_bytes, next_step }
+        });
         if sender.send(uploaded).is_err() {
             return;
         }
@@ -137,7 +144,6 @@ pub struct DeviceBatches {
     thread: Option<JoinHandle<()>>,
     queue: Arc<Queue>,
     augment: Augment,
-    wait: Duration,
     next_step: usize,
     start_error: Option<DataError>,
 }
@@ -153,7 +159,7 @@ impl DeviceBatches {
 
     /// Seconds that `next` has waited for the host: the time the training step could have used.
     pub fn wait_secs(&self) -> f64 {
-        self.wait.as_secs_f64()
+        self.queue.costs().wait.now().secs
     }
 
     /// The files left out so far, in the order of the epoch. Complete when the iterator has ended; before,
@@ -174,7 +180,11 @@ impl DeviceBatches {
         }
         let start = Instant::now();
         let received = self.receiver.as_ref()?.recv();
-        self.wait += start.elapsed();
+        let (images, bytes) = match &received {
+            Ok(Ok(uploaded)) => (uploaded.batch.images.len(), uploaded.num_bytes),
+            _ => (0, 0),
+        };
+        self.queue.costs().wait.add(images, bytes, start.elapsed());
         match received {
             Ok(received) => Some(received),
             // The thread has hung up: at the end of the epoch, or because it panicked.
@@ -196,7 +206,7 @@ impl Iterator for DeviceBatches {
 
     fn next(&mut self) -> Option<Self::Item> {
         match self.receive()? {
-            Ok(Uploaded { batch, next_step }) => {
+            Ok(Uploaded { batch, next_step, .. }) => {
                 self.next_step = next_step;
                 Some(Ok(augment(batch, &self.augment)))
             }

@@ -6,12 +6,17 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use super::queue::{self, Queue};
 use super::sampling::EpochSamples;
+use super::tuning::{Decision, Stretch, Tuning};
 use super::{Loader, LoaderCounters, OnError, Plan, Skipped};
 use crate::batch::HostBatch;
 use crate::error::DataError;
+
+/// Shorter stretches say little about who waits for whom.
+const SHORTEST_STRETCH: Duration = Duration::from_secs(2);
 
 /// The batches of one epoch, in order.
 ///
@@ -22,6 +27,11 @@ pub struct EpochBatches {
     /// The batch to put together next.
     next_step: usize,
     workers: Vec<JoinHandle<()>>,
+    tuning: Arc<Tuning>,
+    /// When the stretch began that is learnt from, and the counts then.
+    stretch: Option<(Instant, LoaderCounters)>,
+    /// The caller of `next` is who must not wait; an upload thread may.
+    serves_consumer: bool,
     epoch: u32,
     /// Bytes of the largest batch so far: what the next one reserves.
     batch_bytes: usize,
@@ -42,24 +52,33 @@ impl EpochBatches {
             plan,
             next_step: step.min(plan.num_batches()),
             workers: Vec::new(),
+            tuning: loader.tuning.clone(),
+            stretch: None,
+            serves_consumer: true,
             epoch,
             batch_bytes: 0,
             // An epoch that goes on has given batches before.
             has_answered: step > 0,
             start_error: None,
         };
-        for index in 0..num_workers {
-            let queue = started.queue.clone();
-            let builder = thread::Builder::new().name(format!("kiln-decode-{index}"));
+        started.start_workers(num_workers);
+        started
+    }
+
+    pub(super) fn start_workers(&mut self, num_workers: usize) {
+        for _ in 0..num_workers {
+            let queue = self.queue.clone();
+            let builder = thread::Builder::new().name(format!("kiln-decode-{}", self.workers.len()));
+            queue.count_worker(true);
             match builder.spawn(move || queue.work()) {
-                Ok(worker) => started.workers.push(worker),
+                Ok(worker) => self.workers.push(worker),
                 Err(error) => {
-                    started.cannot_start_more(&error);
+                    self.queue.count_worker(false);
+                    self.cannot_start_more(&error);
                     break;
                 }
             }
         }
-        started
     }
 
     /// Fewer workers than wanted are slower, none is an error.
@@ -87,17 +106,46 @@ impl EpochBatches {
         self.queue.counters()
     }
 
-    pub(crate) fn queue(&self) -> Arc<Queue> {
+    /// The queue, for a thread that hands the batches on; whoever it hands them to counts the waiting from now on.
+    pub(crate) fn hand_over(&mut self) -> Arc<Queue> {
+        self.serves_consumer = false;
         self.queue.clone()
+    }
+
+    /// Ends a stretch if it is long enough, and learns from it.
+    fn learn(&mut self) {
+        let (now, counters) = (Instant::now(), self.counters());
+        let Some((began, before)) = self.stretch else {
+            // The first batch of an epoch is waited for whatever one does, so that the first stretch begins behind it.
+            self.stretch = (counters.wait.images > 0).then_some((now, counters));
+            return;
+        };
+        let took = now.duration_since(began);
+        if took < SHORTEST_STRETCH {
+            return;
+        }
+        self.stretch = Some((now, counters));
+        let learnt = self.tuning.learn(&Stretch::between(&before, &counters, took.as_secs_f64()));
+        if let Some(Decision { effort, why, starved }) = learnt {
+            let waiting_percent = (100.0 * starved).round();
+            let read_ahead_mib = effort.read_ahead >> 20;
+            tracing::info!(workers = effort.workers, read_ahead_mib, waiting_percent, "the loader adapts: {why}");
+            let missing = self.queue.set_effort(effort);
+            self.start_workers(missing);
+        }
     }
 
     /// Puts one batch together; `None` if nothing is left of it.
     fn assemble(&mut self, positions: Range<usize>) -> Result<Option<HostBatch>, DataError> {
         let mut batch = HostBatch::new(self.epoch);
         batch.pixels.reserve_exact(self.batch_bytes);
+        let mut waited = Duration::ZERO;
         for position in positions {
             let chosen = self.queue.chosen(position);
-            match self.queue.take(position)? {
+            let start = Instant::now();
+            let taken = self.queue.take(position)?;
+            waited += start.elapsed();
+            match taken {
                 Ok(picture) => batch.push_drawn(&picture.image, picture.label, chosen.sample as u64, chosen.draw),
                 Err(error) => self.leave_out(chosen.sample, error)?,
             }
@@ -108,6 +156,9 @@ impl EpochBatches {
             let reason = "the other files of its batch were skipped, and one image can't train BatchNorm";
             self.queue.record_skip(batch.samples[0] as usize, reason.into());
             return Ok(None);
+        }
+        if self.serves_consumer {
+            self.queue.costs().wait.add(batch.len(), batch.pixels.len(), waited);
         }
         Ok((!batch.is_empty()).then_some(batch))
     }
@@ -156,6 +207,7 @@ impl Iterator for EpochBatches {
             match self.assemble(positions) {
                 Ok(Some(batch)) => {
                     self.has_answered = true;
+                    self.learn();
                     return Some(Ok(batch));
                 }
                 Ok(None) => {}
@@ -176,4 +228,3 @@ impl Drop for EpochBatches {
         }
     }
 }
-

@@ -41,7 +41,13 @@ fn batches_come_in_the_order_of_the_epoch_on_every_device() {
             let targets = batch.targets.clone().into_data().iter::<i64>().collect::<Vec<_>>();
             assert!(targets.iter().copied().eq(batch.labels.iter().map(|&label| i64::from(label))), "{name}");
         }
-        assert_eq!(batches.counters().images, 30, "{name}");
+        let counters = batches.counters();
+        for stage in [counters.read, counters.decode, counters.queue, counters.upload, counters.wait] {
+            assert_eq!(stage.images, 30, "{name}: {counters:?}");
+            assert!(stage.bytes > 0, "{name}: {counters:?}");
+        }
+        assert!(counters.upload.secs > 0.0 && counters.decode.secs > 0.0, "{name}: {counters:?}");
+        assert_eq!(counters.wait.secs, batches.wait_secs(), "{name}");
         assert!(batches.wait_secs() > 0.0, "{name}");
     }
 }
