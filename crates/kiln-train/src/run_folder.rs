@@ -70,6 +70,14 @@ impl RunFolder {
         Ok(self.text(STARTS)?.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
+    /// Writes a file of the run, such as a report: whole or not at all.
+    ///
+    /// # Errors
+    /// [`TrainError::Io`] with the file.
+    pub fn write_file(&self, name: &str, bytes: &[u8]) -> Result<(), TrainError> {
+        atomic_file::write(&self.path.join(name), bytes)
+    }
+
     /// Adds a start to the record.
     pub(crate) fn add_start(&self, start: &Start) -> Result<(), TrainError> {
         let lines = self.text(STARTS)? + &start.line()?;

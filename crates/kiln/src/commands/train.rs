@@ -14,7 +14,11 @@ pub(crate) struct Train {
 }
 
 pub(crate) fn run(args: &Train) -> anyhow::Result<ExitCode> {
-    let options = &args.options;
+    train(&args.options)
+}
+
+/// Trains as `options` say; how it ended goes to standard output.
+pub(crate) fn train(options: &TrainArgs) -> anyhow::Result<ExitCode> {
     let device = kiln_device::open(&options.device)?;
     let data = options.open_data()?;
     let (recipe, why) = options.recipe(&device)?;
