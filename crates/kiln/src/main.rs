@@ -14,6 +14,8 @@ Examples:
   kiln train                                 ResNet-50 on a small data set that Kiln draws itself
   kiln train --data photos --epochs 90       the same on your pictures
   kiln train --data photos --resume          go on where the last run ended
+  kiln train --recipe examples/recipes/fine-tune.toml --set optimizer.lr=0.005 --data photos
+  kiln lr-find --data photos                 which learning rate suits the data, with a plot
   kiln preview photos --recipe my.toml       a picture of what the model would see
   kiln train --data photos --weights resnet50.pth --reinit-head    begin with weights you have
   kiln export runs/resnet50-1/checkpoints/best.safetensors --onnx model.onnx";
@@ -32,6 +34,7 @@ enum Command {
     Doctor(commands::doctor::Doctor),
     Monitor(commands::monitor::Monitor),
     Export(commands::export::Export),
+    LrFind(Box<commands::lr_find::LrFind>),
     Models(commands::models::Models),
     Preview(commands::preview::Preview),
     Train(Box<commands::train::Train>),
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => Ok(commands::doctor::run(&args)),
         Command::Monitor(args) => commands::monitor::run(&args),
         Command::Export(args) => commands::export::run(&args),
+        Command::LrFind(args) => commands::lr_find::run(&args),
         Command::Models(args) => commands::models::run(&args),
         Command::Preview(args) => commands::preview::run(&args),
         Command::Train(args) => commands::train::run(&args),

@@ -3,6 +3,7 @@
 pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod export;
+pub(crate) mod lr_find;
 pub(crate) mod models;
 pub(crate) mod monitor;
 pub(crate) mod preview;
