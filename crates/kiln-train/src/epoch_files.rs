@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! metrics.csv             the same record as a table
-//! events.out.tfevents.*   the same numbers for TensorBoard
+//! tensorboard/events.*    the same numbers for TensorBoard; a resumed run begins a second file
 //! classes.csv             images, precision, recall and F1 of each class, of the best epoch
 //! confusion.csv           who is taken for whom, of the best epoch: a row for each true class, up to 1,000 of them
 //! ```
@@ -19,24 +19,34 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Classes in a table of pairs: what a spreadsheet still opens, 2 MB.
 const MAX_TABLE: usize = 1000;
 
+/// The folder of the event files.
+const TENSORBOARD: &str = "tensorboard";
+
 /// Writes what an epoch leaves.
 #[derive(Debug)]
 pub(crate) struct EpochFiles {
     folder: PathBuf,
-    events: EventFile,
+    /// Steps taken before the first epoch that is written.
+    begun_at: u64,
+    /// Begun with the first epoch, so that a run with nothing to do leaves nothing.
+    events: Option<EventFile>,
 }
 
 impl EpochFiles {
-    /// Begins after `step` steps of the run in `folder`.
-    pub(crate) fn begin(folder: &Path, step: u64) -> Result<Self, TrainError> {
-        Ok(Self { folder: folder.to_owned(), events: EventFile::begin(folder, now_secs(), step)? })
+    /// Files of the run in `folder`, which goes on after `step` steps.
+    pub(crate) fn new(folder: &Path, step: u64) -> Self {
+        Self { folder: folder.to_owned(), begun_at: step, events: None }
     }
 
     /// Adds an epoch; `lines` is the whole of `metrics.jsonl`.
     pub(crate) fn write_epoch(&mut self, metrics: &EpochMetrics, lines: &str) -> Result<(), TrainError> {
         self.file("metrics.csv", &csv_from_lines(lines))?;
+        let events = match &mut self.events {
+            Some(events) => events,
+            none => none.insert(EventFile::begin(&self.folder.join(TENSORBOARD), now_secs(), self.begun_at)?),
+        };
         let what = What::Scalars(scalars(metrics)?);
-        self.events.append(&Event { wall_time: now_secs(), step: metrics.step, what })
+        events.append(&Event { wall_time: now_secs(), step: metrics.step, what })
     }
 
     /// Replaces the figures of the classes, which are named `classes`.

@@ -83,7 +83,7 @@ fn every_shipped_recipe_trains_two_batches_and_validates() {
         let last = summary.last.expect("an epoch");
         assert!(last.train_loss.is_finite() && last.val_loss.is_finite(), "{name}: {last:?}");
         assert_eq!(last.step, 2, "{name}");
-        for file in ["metrics.csv", "classes.csv", "confusion.csv", "recipe.toml"] {
+        for file in ["metrics.csv", "classes.csv", "confusion.csv", "recipe.toml", "tensorboard"] {
             assert!(output.join(file).exists(), "{file} of {name}");
         }
     }

@@ -105,11 +105,12 @@ pub struct EventFile {
 }
 
 impl EventFile {
-    /// Begins a file in `folder`, named after the time and the step.
+    /// Begins a file in `folder`, which is made if need be, named after the time and the step.
     ///
     /// # Errors
     /// [`TrainError::Io`] with the file.
     pub fn begin(folder: &Path, wall_time: f64, step: u64) -> Result<Self, TrainError> {
+        std::fs::create_dir_all(folder).map_err(TrainError::io("create", folder))?;
         let path = folder.join(format!("events.out.tfevents.{:010}.kiln.{step}", wall_time as u64));
         let file = OpenOptions::new().create(true).append(true).open(&path);
         let mut begun = Self { file: file.map_err(TrainError::io("create", &path))?, path };

@@ -190,6 +190,8 @@ fn read(table: &Table, lines: &Lines) -> Result<Recipe, TrainError> {
         }
         readable.insert(name.clone(), Value::Table(sound));
     }
+    // As they stand in the text.
+    problems.sort_by_key(|problem: &String| line_of(problem));
     let recipe: Recipe = readable
         .try_into()
         .map_err(|error: toml::de::Error| TrainError::InvalidRecipe { problems: vec![error.message().to_owned()] })?;

@@ -91,7 +91,7 @@ impl Trainer {
             model,
             optimizer,
             average: self.recipe.average_rule(self.train.num_batches()).map(WeightAverage::new),
-            files: EpochFiles::begin(self.folder.path(), num_steps_done)?,
+            files: EpochFiles::new(self.folder.path(), num_steps_done),
             num_epochs_done: 0,
             num_steps_done: 0,
             best: None,
