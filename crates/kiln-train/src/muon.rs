@@ -26,7 +26,7 @@ pub struct Muon {
 #[derive(Clone)]
 pub enum MuonState<const D: usize> {
     /// Of a kernel.
-    Kernel(burn::optim::MuonState<2>),
+    Kernel(Box<burn::optim::MuonState<2>>),
     /// Of a vector or matrix.
     Other(Box<AdamState<D>>),
 }
@@ -62,18 +62,18 @@ impl Optimizer for Muon {
             return (tensor, state.map(|state| MuonState::Other(Box::new(state))));
         }
         let state = match state {
-            Some(MuonState::Kernel(state)) => Some(state),
+            Some(MuonState::Kernel(state)) => Some(*state),
             _ => None,
         };
         let shape = tensor.dims();
         let [matrix, grad]: [Tensor<2>; 2] = [tensor, grad].map(|kernel| kernel.flatten(1, D - 1));
         let (matrix, state) = self.of_kernels.step(lr, matrix, grad, state);
-        (matrix.reshape(shape), state.map(MuonState::Kernel))
+        (matrix.reshape(shape), state.map(|state| MuonState::Kernel(Box::new(state))))
     }
 
     fn to_device<const D: usize>(state: Self::State<D>, device: &Device) -> Self::State<D> {
         match state {
-            MuonState::Kernel(state) => MuonState::Kernel(burn::optim::Muon::to_device(state, device)),
+            MuonState::Kernel(state) => MuonState::Kernel(Box::new(burn::optim::Muon::to_device(*state, device))),
             MuonState::Other(state) => MuonState::Other(Box::new(Adam::to_device(*state, device))),
         }
     }
@@ -89,7 +89,7 @@ impl<const D: usize> RecordState for MuonState<D> {
 
     fn state_unflatten(prefix: &str, src: &mut StateSource, device: &Device) -> Option<Self> {
         match D {
-            KERNEL_AXES => RecordState::state_unflatten(prefix, src, device).map(Self::Kernel),
+            KERNEL_AXES => burn::optim::MuonState::state_unflatten(prefix, src, device).map(|state| Self::Kernel(Box::new(state))),
             _ => AdamState::state_unflatten(prefix, src, device).map(|state| Self::Other(Box::new(state))),
         }
     }
