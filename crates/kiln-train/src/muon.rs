@@ -89,7 +89,9 @@ impl<const D: usize> RecordState for MuonState<D> {
 
     fn state_unflatten(prefix: &str, src: &mut StateSource, device: &Device) -> Option<Self> {
         match D {
-            KERNEL_AXES => burn::optim::MuonState::state_unflatten(prefix, src, device).map(|state| Self::Kernel(Box::new(state))),
+            KERNEL_AXES => {
+                burn::optim::MuonState::state_unflatten(prefix, src, device).map(|state| Self::Kernel(Box::new(state)))
+            }
             _ => AdamState::state_unflatten(prefix, src, device).map(|state| Self::Other(Box::new(state))),
         }
     }

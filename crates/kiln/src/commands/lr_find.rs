@@ -10,8 +10,17 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+const EXAMPLES: &str = "\
+Examples:
+  kiln lr-find                                       on the small set Kiln draws itself
+  kiln lr-find --data photos --recipe my.toml --plot my.svg
+  kiln lr-find --data photos --weights resnet50.pth --reinit-head --end-lr 1    before fine-tuning
+
+Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line.";
+
 /// Finds a learning rate: trains for a few steps with growing ones, and plots the loss
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct LrFind {
     #[command(flatten)]
     options: TrainArgs,
