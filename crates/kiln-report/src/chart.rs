@@ -44,7 +44,9 @@ impl Figure {
     pub fn standalone_svg(&self) -> String {
         let style = format!("<style>{}</style>", ink::dark_style());
         match self.svg.split_once(">\n") {
-            Some((head, rest)) => format!("{head}>\n<title>{}</title>{style}\n{rest}", crate::page::escaped(&self.title)),
+            Some((head, rest)) => {
+                format!("{head}>\n<title>{}</title>{style}\n{rest}", crate::page::escaped(&self.title))
+            }
             None => self.svg.clone(),
         }
     }

@@ -27,7 +27,10 @@ pub fn compare(runs: &[PathBuf]) -> Result<Report, ReportError> {
         format!("<h1>{}</h1>", escaped(&title)),
         section("Figures", &table(&head, &figures, true)),
         section("Curves", &charts(&curves(&runs, &names)?)),
-        section("Settings that differ", &if settings.is_empty() { String::new() } else { table(&["run", "setting"], &settings, false) }),
+        section(
+            "Settings that differ",
+            &if settings.is_empty() { String::new() } else { table(&["run", "setting"], &settings, false) },
+        ),
     ];
     let mut text = format!("# {title}\n{}", markdown::table(&head, &figures));
     if !settings.is_empty() {
@@ -40,7 +43,8 @@ pub fn compare(runs: &[PathBuf]) -> Result<Report, ReportError> {
 fn figures(runs: &[Run]) -> Vec<Vec<String>> {
     let best = |value: fn(&Epoch) -> Option<f64>| move |run: &Run| run.best().and_then(value);
     let share = |value: Option<f64>| value.map_or_else(String::new, percent);
-    let row = |name: &str, of: &dyn Fn(&Run) -> String| std::iter::once(name.to_owned()).chain(runs.iter().map(of)).collect();
+    let row =
+        |name: &str, of: &dyn Fn(&Run) -> String| std::iter::once(name.to_owned()).chain(runs.iter().map(of)).collect();
     vec![
         row("done", &progress),
         row("best top-1", &|run| share(best(|epoch| epoch.val_top1)(run))),
@@ -48,7 +52,10 @@ fn figures(runs: &[Run]) -> Vec<Vec<String>> {
         row("its loss", &|run| best(|epoch| epoch.val_loss)(run).map_or_else(String::new, |loss| format!("{loss:.3}"))),
         row("its epoch", &|run| run.best().map_or_else(String::new, |epoch| epoch.epoch.to_string())),
         row("images a second", &|run| {
-            run.epochs.last().and_then(|epoch| epoch.images_per_sec).map_or_else(String::new, |speed| format!("{speed:.1}"))
+            run.epochs
+                .last()
+                .and_then(|epoch| epoch.images_per_sec)
+                .map_or_else(String::new, |speed| format!("{speed:.1}"))
         }),
         row("waiting for data", &|run| share(run.epochs.last().and_then(|epoch| epoch.data_wait_fraction))),
         row("time", &|run| duration(run.secs())),

@@ -26,8 +26,7 @@ pub enum Ink {
     Red,
 }
 
-const INKS: [Ink; 8] =
-    [Ink::Text, Ink::Quiet, Ink::Grid, Ink::Blue, Ink::Orange, Ink::Green, Ink::Purple, Ink::Red];
+const INKS: [Ink; 8] = [Ink::Text, Ink::Quiet, Ink::Grid, Ink::Blue, Ink::Orange, Ink::Green, Ink::Purple, Ink::Red];
 
 impl Ink {
     /// The values on light and on dark pages.

@@ -7,7 +7,10 @@ use crate::write::{duration, percent};
 /// The report of one run.
 pub(crate) fn report(run: &Run) -> String {
     let mut text = format!("# {}\n\n{}.\n", run.name(), progress(run));
-    text += &table(&["figure", "value"], &key_figures(run).into_iter().map(|(value, what)| vec![what, value]).collect::<Vec<_>>());
+    text += &table(
+        &["figure", "value"],
+        &key_figures(run).into_iter().map(|(value, what)| vec![what, value]).collect::<Vec<_>>(),
+    );
     for start in &run.starts {
         text += &format!("\n## What ran on what, and why\n{}", table(&["", ""], &start_rows(start)));
     }
@@ -18,10 +21,17 @@ pub(crate) fn report(run: &Run) -> String {
     }
     if let Some(saved) = &run.evaluation {
         let found = &saved.evaluation;
-        let figures = [("top-1", percent(found.top1)), ("top-5", percent(found.top5)), ("loss", format!("{:.4}", found.loss)), ("mean F1", percent(found.f1_macro)), ("calibration error", percent(found.ece))];
+        let figures = [
+            ("top-1", percent(found.top1)),
+            ("top-5", percent(found.top5)),
+            ("loss", format!("{:.4}", found.loss)),
+            ("mean F1", percent(found.f1_macro)),
+            ("calibration error", percent(found.ece)),
+        ];
         let figures: Vec<_> = figures.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
         text += &format!("\n## Evaluation of {} pictures\n{}", found.num_images, table(&["figure", "value"], &figures));
-        text += &format!("\n{}", table(&["class", "pictures", "precision", "recall", "F1"], &saved.classes()).trim_start());
+        text +=
+            &format!("\n{}", table(&["class", "pictures", "precision", "recall", "F1"], &saved.classes()).trim_start());
         if !saved.mistakes().is_empty() {
             text += &format!("\n{}", table(&["of class", "taken for", "pictures"], &saved.mistakes()).trim_start());
         }
@@ -41,7 +51,8 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
         return String::new();
     }
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let escaped = |text: &String| text.replace('\\', "\\\\").replace('|', "\\|").replace('\n', " ").replace('<', "&lt;");
+    let escaped =
+        |text: &String| text.replace('\\', "\\\\").replace('|', "\\|").replace('\n', " ").replace('<', "&lt;");
     let head: Vec<String> = head.iter().map(|text| text.to_string()).collect();
     let rule = line(vec!["---".to_owned(); head.len()]);
     let rows = rows.iter().map(|row| line(row.iter().map(escaped).collect()));

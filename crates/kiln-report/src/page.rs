@@ -65,7 +65,11 @@ pub(crate) fn escaped(text: &str) -> String {
 
 /// A section with a heading; nothing if it has no content.
 pub(crate) fn section(heading: &str, content: &str) -> String {
-    if content.is_empty() { String::new() } else { format!("<section>\n<h2>{}</h2>\n{content}\n</section>", escaped(heading)) }
+    if content.is_empty() {
+        String::new()
+    } else {
+        format!("<section>\n<h2>{}</h2>\n{content}\n</section>", escaped(heading))
+    }
 }
 
 /// Charts beside each other, as many as there is room for.

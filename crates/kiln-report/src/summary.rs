@@ -89,13 +89,22 @@ fn heading(run: &Run) -> String {
         format!("{}, images of {} px, batches of {}; ", model.arch, recipe.augment.image_size, data.batch_size)
     });
     let line = format!("{}{}", network.unwrap_or_default(), progress(run));
-    format!("<h1>{}</h1>\n<p class=\"quiet\">{}</p>\n{}", escaped(&run.name()), escaped(&line), tiles(&key_figures(run)))
+    format!(
+        "<h1>{}</h1>\n<p class=\"quiet\">{}</p>\n{}",
+        escaped(&run.name()),
+        escaped(&line),
+        tiles(&key_figures(run))
+    )
 }
 
 /// Each start as rows of name and value.
 pub(crate) fn start_rows(start: &Start) -> Vec<Vec<String>> {
-    let data = start.data.as_ref().map_or_else(|| "the set that Kiln draws itself".into(), |path| path.display().to_string());
-    let images = format!("{} to train, {} to validate, {} classes", start.num_train_images, start.num_val_images, start.num_classes);
+    let data =
+        start.data.as_ref().map_or_else(|| "the set that Kiln draws itself".into(), |path| path.display().to_string());
+    let images = format!(
+        "{} to train, {} to validate, {} classes",
+        start.num_train_images, start.num_val_images, start.num_classes
+    );
     let rows = [
         ("started", date(start.unix_secs)),
         ("device", start.device.clone()),
@@ -103,7 +112,13 @@ pub(crate) fn start_rows(start: &Start) -> Vec<Vec<String>> {
         ("data", data),
         ("images", images),
         ("network", format!("{:.2} M parameters", start.num_parameters as f64 / 1e6)),
-        ("steps", format!("{} of {} images an epoch, from epoch {}", start.steps_per_epoch, start.batch_size, start.first_epoch)),
+        (
+            "steps",
+            format!(
+                "{} of {} images an epoch, from epoch {}",
+                start.steps_per_epoch, start.batch_size, start.first_epoch
+            ),
+        ),
         ("command", start.command.join(" ")),
         ("Kiln", start.kiln.clone()),
     ];
@@ -116,9 +131,11 @@ fn starts(starts: &[Start]) -> String {
 }
 
 pub(crate) fn curves(run: &Run) -> Result<Vec<Figure>, ReportError> {
-    let line = |name: &str, ink, value: fn(&Epoch) -> Option<f64>| Line { name: name.into(), ink, points: run.curve(value) };
+    let line =
+        |name: &str, ink, value: fn(&Epoch) -> Option<f64>| Line { name: name.into(), ink, points: run.curve(value) };
     let whole_percent: fn(&f64) -> String = |value| format!("{value:.0} %");
-    let as_percent = |line: Line| Line { points: line.points.into_iter().map(|(x, y)| (x, 100.0 * y)).collect(), ..line };
+    let as_percent =
+        |line: Line| Line { points: line.points.into_iter().map(|(x, y)| (x, 100.0 * y)).collect(), ..line };
     let plots = [
         LineChart {
             title: "Accuracy",
@@ -178,7 +195,8 @@ pub(crate) fn time_parts(run: &Run) -> Vec<(String, f64)> {
     let train = sum(&|epoch| epoch.train_secs);
     let wait = sum(&|epoch| Some(epoch.train_secs? * epoch.data_wait_fraction?));
     let stage = |key: &str| sum(&|epoch: &Epoch| epoch.more.get(key)?.as_f64());
-    let stages: Vec<(String, f64)> = STAGES.iter().map(|(key, name)| (name.to_string(), stage(key))).filter(|part| part.1 > 0.0).collect();
+    let stages: Vec<(String, f64)> =
+        STAGES.iter().map(|(key, name)| (name.to_string(), stage(key))).filter(|part| part.1 > 0.0).collect();
     let rest = (train - wait - stages.iter().map(|part| part.1).sum::<f64>()).max(0.0);
     let rest_name = if stages.is_empty() { "training steps" } else { "other" };
     let mut parts = vec![("waiting for data".to_owned(), wait)];
@@ -202,13 +220,18 @@ fn time(run: &Run) -> Result<String, ReportError> {
     let bars: Vec<Bar> = parts.iter().map(bar).collect();
     let title = format!("Of {}", duration(total));
     let figure = bar_chart(&title, &bars)?;
-    let verdicts = run.epochs.iter().filter_map(|epoch| Some(format!("<p>Epoch {}: {}</p>", epoch.epoch, escaped(epoch.held_back.as_ref()?))));
+    let verdicts = run
+        .epochs
+        .iter()
+        .filter_map(|epoch| Some(format!("<p>Epoch {}: {}</p>", epoch.epoch, escaped(epoch.held_back.as_ref()?))));
     Ok(charts(&figure.into_iter().collect::<Vec<_>>()) + &verdicts.take(3).collect::<String>())
 }
 
 fn recipe(recipe: Option<&Recipe>) -> String {
     let text = recipe.and_then(|recipe| recipe.to_toml().ok());
-    let text = text.map(|text| format!("<details><summary>Every setting, as resolved</summary><pre>{}</pre></details>", escaped(&text)));
+    let text = text.map(|text| {
+        format!("<details><summary>Every setting, as resolved</summary><pre>{}</pre></details>", escaped(&text))
+    });
     text.unwrap_or_default()
 }
 
@@ -231,7 +254,8 @@ pub(crate) fn epoch_rows(epochs: &[Epoch]) -> Vec<Vec<String>> {
 }
 
 /// What the columns of [`epoch_rows`] are.
-pub(crate) const EPOCH_HEAD: [&str; 7] = ["epoch", "train loss", "val loss", "train top-1", "val top-1", "img/s", "skipped"];
+pub(crate) const EPOCH_HEAD: [&str; 7] =
+    ["epoch", "train loss", "val loss", "train top-1", "val top-1", "img/s", "skipped"];
 
 fn epochs(epochs: &[Epoch]) -> String {
     if epochs.is_empty() {
@@ -256,9 +280,8 @@ fn grid(run: &Run, config: &ReportConfig, left_out: &mut Vec<String>) -> Option<
         preview_grid(splits.train.as_ref(), &recipe.augment.training(), &preview, &kiln_device::cpu())
     });
     match drawn {
-        Ok(drawn) => photo::jpeg(drawn.picture, None).map(|bytes| {
-            jpeg(&bytes, "grid", "pictures beside what training makes of them in its first epochs")
-        }),
+        Ok(drawn) => photo::jpeg(drawn.picture, None)
+            .map(|bytes| jpeg(&bytes, "grid", "pictures beside what training makes of them in its first epochs")),
         Err(error) => {
             left_out.push(format!("the grid of augmented pictures: {error}"));
             None

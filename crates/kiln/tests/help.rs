@@ -6,15 +6,21 @@ mod support;
 use support::{kiln, outcome};
 
 /// The subcommands whose `--help` ends with examples and exit codes.
-const COMMANDS: [&[&str]; 10] = [
+const COMMANDS: [&[&str]; 16] = [
     &["completions"],
     &["devices"],
     &["doctor"],
+    &["eval"],
     &["export"],
+    &["lr-find"],
     &["man"],
     &["models"],
     &["monitor"],
     &["predict"],
+    &["recipes"],
+    &["report"],
+    &["resume"],
+    &["train"],
     &["weights"],
     &[],
 ];

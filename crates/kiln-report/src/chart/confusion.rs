@@ -45,8 +45,7 @@ pub fn confusion_chart(classes: &[String], confused: &[Confused]) -> Result<Opti
         for pair in confused.iter().filter(|pair| pair.truth < num && pair.predicted < num) {
             let share = pair.count as f64 / rows[pair.truth].max(1) as f64;
             let ink = if pair.truth == pair.predicted { Ink::Blue } else { Ink::Red };
-            let corners =
-                [(edge(pair.predicted), edge(pair.truth)), (edge(pair.predicted + 1), edge(pair.truth + 1))];
+            let corners = [(edge(pair.predicted), edge(pair.truth)), (edge(pair.predicted + 1), edge(pair.truth + 1))];
             area.draw(&Rectangle::new(corners, ink.color().mix(0.12 + 0.6 * share).filled()))?;
             if num <= MOST_COUNTED {
                 let middle = ((corners[0].0 + corners[1].0) / 2, (corners[0].1 + corners[1].1) / 2);

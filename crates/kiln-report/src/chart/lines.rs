@@ -79,7 +79,8 @@ pub fn line_chart(chart: &LineChart<'_>) -> Result<Option<Figure>, ReportError> 
 
 /// From a little below the lowest to a little above the highest value; never empty.
 fn range_of(values: impl Iterator<Item = f64>) -> Range<f64> {
-    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    let (low, high) =
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
     let margin = if high > low { 0.06 * (high - low) } else { 0.1 * high.abs().max(1e-6) };
     // What can't be negative isn't shown as if it could.
     let bottom = if low >= 0.0 { (low - margin).max(0.0) } else { low - margin };

@@ -75,7 +75,10 @@ pub(crate) fn run(args: &Eval) -> anyhow::Result<ExitCode> {
     let splits = match args.data.clone().map(Some).or(recorded) {
         Some(Some(path)) => kiln_data::open(&path, &OpenOptions::default())?,
         Some(None) => scenes::open_or_create(None, &scenes::ScenesConfig::default())?,
-        None => anyhow::bail!("{} doesn't say which data it was trained on; name a data set with --data", args.model.display()),
+        None => anyhow::bail!(
+            "{} doesn't say which data it was trained on; name a data set with --data",
+            args.model.display()
+        ),
     };
     let data = if args.split == Split::Val { splits.val } else { splits.train };
     let device = kiln_device::open(&args.device)?;

@@ -38,7 +38,10 @@ pub(crate) fn run(args: &Resume) -> anyhow::Result<ExitCode> {
     let folder = RunFolder::new(&args.run);
     let recipe = args.run.join("recipe.toml");
     if !recipe.is_file() {
-        bail!("there is no run in {}: it has no recipe.toml; give the folder that kiln train wrote", args.run.display());
+        bail!(
+            "there is no run in {}: it has no recipe.toml; give the folder that kiln train wrote",
+            args.run.display()
+        );
     }
     let data = match (&args.data, folder.starts()?.pop()) {
         (Some(data), _) => Some(data.clone()),
