@@ -43,8 +43,9 @@ pub fn compare(runs: &[PathBuf]) -> Result<Report, ReportError> {
 fn figures(runs: &[Run]) -> Vec<Vec<String>> {
     let best = |value: fn(&Epoch) -> Option<f64>| move |run: &Run| run.best().and_then(value);
     let share = |value: Option<f64>| value.map_or_else(String::new, percent);
-    let row =
-        |name: &str, of: &dyn Fn(&Run) -> String| std::iter::once(name.to_owned()).chain(runs.iter().map(of)).collect();
+    let row = |name: &str, of: &dyn Fn(&Run) -> String| -> Vec<String> {
+        std::iter::once(name.to_owned()).chain(runs.iter().map(of)).collect()
+    };
     vec![
         row("done", &progress),
         row("best top-1", &|run| share(best(|epoch| epoch.val_top1)(run))),

@@ -1,6 +1,6 @@
 //! The colours of charts: each has a value for light pages, which stands in the SVG, and one for dark ones.
 //!
-//! An SVG by itself is light. [`DARK_STYLE`] repaints it where a page or a viewer prefers dark: its selectors name the
+//! An SVG by itself is light. `dark_style` repaints it where a page or a viewer prefers dark: its selectors name the
 //! values, and a style counts for more than an attribute. Text and lines keep a contrast of 4.5 to their background in both.
 
 use plotters::style::RGBColor;

@@ -269,8 +269,11 @@ fn epochs(epochs: &[Epoch]) -> String {
 
 /// Pictures beside draws of the recipe's augmentation, if the data set can still be read.
 fn grid(run: &Run, config: &ReportConfig, left_out: &mut Vec<String>) -> Option<String> {
-    let (recipe, start) = (run.recipe.as_ref()?, run.starts.last());
-    let data = config.data.as_ref().or(start?.data.as_ref());
+    let recipe = run.recipe.as_ref()?;
+    let data = match &config.data {
+        Some(path) => Some(path),
+        None => run.starts.last()?.data.as_ref(),
+    };
     let opened: Result<Splits, _> = match data {
         Some(path) => kiln_data::open(path, &OpenOptions::default()),
         None => scenes::open_or_create(None, &scenes::ScenesConfig::default()),

@@ -16,6 +16,7 @@ use crate::recipe::Recipe;
 use crate::report::EpochMetrics;
 use crate::starts::Start;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 const RECIPE: &str = "recipe.toml";
@@ -88,7 +89,7 @@ impl RunFolder {
     fn text(&self, name: &str) -> Result<String, TrainError> {
         let path = self.path.join(name);
         match fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(String::new()),
             read => read.map_err(TrainError::io("read", &path)),
         }
     }

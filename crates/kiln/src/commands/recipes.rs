@@ -92,9 +92,9 @@ fn row(name: &str, text: &str) -> anyhow::Result<serde_json::Value> {
 /// What the head comment says behind `# what:`, with the lines that continue it.
 fn remark(text: &str, what: &str) -> Option<String> {
     let head = text.lines().take_while(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#'));
-    let begin = format!(" {what}: ");
+    let begin = format!(" {what}:");
     let mut lines = head.skip_while(|line| !line.starts_with(&begin));
-    let first = lines.next()?.strip_prefix(&begin)?.to_owned();
+    let first = lines.next()?.strip_prefix(&begin)?.trim().to_owned();
     // A line that continues is indented further than one space.
     let rest = lines.take_while(|line| line.starts_with("  "));
     Some(rest.fold(first, |text, line| text + " " + line.trim()))
