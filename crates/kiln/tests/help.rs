@@ -6,12 +6,13 @@ mod support;
 use support::{kiln, outcome};
 
 /// The subcommands whose `--help` ends with examples and exit codes.
-const COMMANDS: [&[&str]; 16] = [
+const COMMANDS: [&[&str]; 17] = [
     &["completions"],
     &["devices"],
     &["doctor"],
     &["eval"],
     &["export"],
+    &["inspect"],
     &["lr-find"],
     &["man"],
     &["models"],
