@@ -86,5 +86,5 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
 
 /// About how many pixels a text takes.
 pub(crate) fn text_width(text: &str) -> u32 {
-    (text.chars().count() as f64 * TEXT_PX * 0.56).ceil() as u32
+    (text.chars().count() as f64 * TEXT_PX * 0.66).ceil() as u32
 }

@@ -95,7 +95,7 @@ fn curves(runs: &[Run], names: &[String]) -> Result<Vec<Figure>, ReportError> {
             title: "Images a second",
             lines: lines(|epoch| epoch.images_per_sec, 1.0),
             range: None,
-            label: |value| format!("{value:.0}"),
+            label: |value| if *value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") },
         },
     ];
     plots.iter().filter_map(|plot| line_chart(plot).transpose()).collect()

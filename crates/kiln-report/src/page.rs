@@ -25,6 +25,7 @@ figcaption{font-weight:600;margin-bottom:4px}.key{display:inline-block;width:12p
 .legend{font-weight:400;color:var(--quiet);font-size:.85rem;white-space:nowrap}\
 .wide{overflow-x:auto;max-width:100%}table{border-collapse:collapse;font-size:.9rem}\
 td,th{padding:5px 12px 5px 0;text-align:left;border-bottom:1px solid var(--line);vertical-align:top}\
+td:first-child,th{white-space:nowrap;overflow-wrap:normal}\
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
 .gallery{display:grid;grid-template-columns:repeat(auto-fill,minmax(132px,1fr));gap:12px}\
 .gallery figure{background:var(--soft);border:1px solid var(--line);border-radius:8px;padding:8px;font-size:.82rem;line-height:1.35}\

@@ -166,7 +166,7 @@ pub(crate) fn curves(run: &Run) -> Result<Vec<Figure>, ReportError> {
             title: "Images a second",
             lines: vec![line("in training", Ink::Blue, |epoch| epoch.images_per_sec)],
             range: None,
-            label: |value| format!("{value:.0}"),
+            label: |value| if *value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") },
         },
         LineChart {
             title: "Waiting for data",

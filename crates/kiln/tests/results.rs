@@ -275,10 +275,12 @@ fn look_at(page: &Path) {
         .args(["--virtual-time-budget=10000", "--dump-dom"])
         .arg(format!("--user-data-dir={}", folder.path().display()));
     let (_, dom, log) = outcome(command.arg(format!("file://{}", probe.display())));
-    let measured = dom.split("measured ").last().and_then(|rest| rest.split('<').next()).expect("a measurement");
+    let measured =
+        dom.split("<pre id=\"o\">measured ").nth(1).and_then(|rest| rest.split('<').next()).expect("a measurement");
     let measured: Value =
         serde_json::from_str(&measured.replace("&quot;", "\"")).unwrap_or_else(|_| panic!("{dom}\n{log}"));
-    assert_eq!(measured["scroll"], 390, "the page scrolls sideways: {measured}");
+    // The bar that scrolls it down takes some of the width.
+    assert!(measured["scroll"].as_u64() <= Some(390), "the page scrolls sideways: {measured}");
     assert!(measured["charts"].as_u64() >= Some(6) && measured["flat"] == 0, "{measured}");
     assert_eq!(measured["asked"], 0, "{measured}");
     assert!(!log.contains("CONSOLE"), "{log}");

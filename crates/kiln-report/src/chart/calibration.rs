@@ -16,7 +16,8 @@ pub fn calibration_chart(levels: &[ConfidenceLevel]) -> Result<Option<Figure>, R
     let svg = draw(title, 280, |area| {
         let mut plot = ChartBuilder::on(area)
             .margin(6)
-            .margin_right(14)
+            .margin_top(14)
+            .margin_right(28)
             .x_label_area_size(40)
             .y_label_area_size(50)
             .build_cartesian_2d(0.0..1.0, 0.0..1.0)?;
