@@ -2,7 +2,7 @@
 
 use clap::Args;
 use kiln::{Outcome, TerminalProgress, TrainArgs, stop_on_ctrl_c};
-use kiln_train::Trainer;
+use kiln_train::{StartRecorder, Trainer};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -26,9 +26,9 @@ pub(crate) struct Train {
 pub(crate) fn run(args: &Train) -> anyhow::Result<ExitCode> {
     let options = &args.options;
     let device = kiln_device::open(&options.device)?;
-    let data = options.open_data()?;
     let (recipe, why) = options.recipe(&device)?;
     eprintln!("recipe   {why}");
+    let data = options.open_data()?;
 
     let output = options.output(&recipe)?;
     let (model, loaded) = options.model(&recipe, data.train.classes(), &device)?;
@@ -39,7 +39,8 @@ pub(crate) fn run(args: &Train) -> anyhow::Result<ExitCode> {
     if let Some(from) = &options.resume {
         trainer = trainer.resume(from.clone());
     }
-    let summary = trainer.run(model, &mut TerminalProgress::new())?;
+    let record = StartRecorder::new(options.data.as_deref());
+    let summary = trainer.run(model, &mut (TerminalProgress::new(), record))?;
     let outcome = Outcome(&summary);
     write!(std::io::stdout().lock(), "{outcome}")?;
     Ok(outcome.exit_code())
