@@ -6,11 +6,12 @@ mod support;
 use support::{kiln, outcome};
 
 /// The subcommands whose `--help` ends with examples and exit codes.
-const COMMANDS: [&[&str]; 12] = [
+const COMMANDS: [&[&str]; 13] = [
     &["completions"],
     &["devices"],
     &["doctor"],
     &["export"],
+    &["inspect"],
     &["lr-find"],
     &["man"],
     &["models"],
