@@ -15,6 +15,7 @@ Examples:
   kiln train                                 ResNet-50 on a small data set that Kiln draws itself
   kiln train --data photos --epochs 90       the same on your pictures
   kiln train --data photos --resume          go on where the last run ended
+  kiln pack photos -o packed                 the same pictures no larger than needed, in shards that read fast
   kiln train --recipe examples/recipes/fine-tune.toml --set optimizer.lr=0.005 --data photos
   kiln lr-find --data photos                 which learning rate suits the data, with a plot
   kiln predict runs/resnet50-1 photo.jpg     what is in a picture
@@ -47,6 +48,7 @@ enum Command {
     LrFind(Box<commands::lr_find::LrFind>),
     Man(commands::completions::Man),
     Models(commands::models::Models),
+    Pack(commands::pack::Pack),
     Predict(commands::predict::Predict),
     Preview(commands::preview::Preview),
     Train(Box<commands::train::Train>),
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::LrFind(args) => commands::lr_find::run(&args),
         Command::Man(args) => commands::completions::man(&args, Cli::command()),
         Command::Models(args) => commands::models::run(&args),
+        Command::Pack(args) => commands::pack::run(&args),
         Command::Predict(args) => commands::predict::run(&args),
         Command::Preview(args) => commands::preview::run(&args),
         Command::Train(args) => commands::train::run(&args),
