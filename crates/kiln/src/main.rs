@@ -15,6 +15,7 @@ Examples:
   kiln train                                 ResNet-50 on a small data set that Kiln draws itself
   kiln train --data photos --epochs 90       the same on your pictures
   kiln train --data photos --resume          go on where the last run ended
+  kiln pack photos -o packed                 the same pictures no larger than needed, in shards that read fast
   kiln resume runs/resnet50-1                the same, by its folder
   kiln eval runs/resnet50-1                  how good the network is: each class, confusion matrix, worst pictures
   kiln report runs/resnet50-1                the run as one page
@@ -51,6 +52,7 @@ enum Command {
     LrFind(Box<commands::lr_find::LrFind>),
     Man(commands::completions::Man),
     Models(commands::models::Models),
+    Pack(commands::pack::Pack),
     Predict(commands::predict::Predict),
     Preview(commands::preview::Preview),
     Recipes(commands::recipes::Recipes),
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::LrFind(args) => commands::lr_find::run(&args),
         Command::Man(args) => commands::completions::man(&args, Cli::command()),
         Command::Models(args) => commands::models::run(&args),
+        Command::Pack(args) => commands::pack::run(&args),
         Command::Predict(args) => commands::predict::run(&args),
         Command::Preview(args) => commands::preview::run(&args),
         Command::Recipes(args) => commands::recipes::run(&args),
