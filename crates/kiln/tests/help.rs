@@ -6,16 +6,22 @@ mod support;
 use support::{kiln, outcome};
 
 /// The subcommands whose `--help` ends with examples and exit codes.
-const COMMANDS: [&[&str]; 11] = [
+const COMMANDS: [&[&str]; 17] = [
     &["completions"],
     &["devices"],
     &["doctor"],
+    &["eval"],
     &["export"],
     &["inspect"],
+    &["lr-find"],
     &["man"],
     &["models"],
     &["monitor"],
     &["predict"],
+    &["recipes"],
+    &["report"],
+    &["resume"],
+    &["train"],
     &["weights"],
     &[],
 ];
