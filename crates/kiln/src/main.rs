@@ -18,6 +18,7 @@ Examples:
   kiln resume runs/resnet50-1                the same, by its folder
   kiln eval runs/resnet50-1                  how good the network is: each class, confusion matrix, worst pictures
   kiln report runs/resnet50-1                the run as one page
+  kiln pack photos -o packed                 the same pictures no larger than needed, in shards that read fast
   kiln predict runs/resnet50-1 photo.jpg     what is in a picture
   kiln train --recipe examples/recipes/fine-tune.toml --set optimizer.lr=0.005 --data photos
   kiln lr-find --data photos                 which learning rate suits the data, with a plot
@@ -51,6 +52,7 @@ enum Command {
     LrFind(Box<commands::lr_find::LrFind>),
     Man(commands::completions::Man),
     Models(commands::models::Models),
+    Pack(commands::pack::Pack),
     Predict(commands::predict::Predict),
     Preview(commands::preview::Preview),
     Recipes(commands::recipes::Recipes),
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::LrFind(args) => commands::lr_find::run(&args),
         Command::Man(args) => commands::completions::man(&args, Cli::command()),
         Command::Models(args) => commands::models::run(&args),
+        Command::Pack(args) => commands::pack::run(&args),
         Command::Predict(args) => commands::predict::run(&args),
         Command::Preview(args) => commands::preview::run(&args),
         Command::Recipes(args) => commands::recipes::run(&args),

@@ -6,7 +6,7 @@ mod support;
 use support::{kiln, outcome};
 
 /// The subcommands whose `--help` ends with examples and exit codes.
-const COMMANDS: [&[&str]; 17] = [
+const COMMANDS: [&[&str]; 18] = [
     &["completions"],
     &["devices"],
     &["doctor"],
@@ -17,6 +17,7 @@ const COMMANDS: [&[&str]; 17] = [
     &["man"],
     &["models"],
     &["monitor"],
+    &["pack"],
     &["predict"],
     &["recipes"],
     &["report"],

@@ -9,6 +9,7 @@ pub(crate) mod inspect;
 pub(crate) mod lr_find;
 pub(crate) mod models;
 pub(crate) mod monitor;
+pub(crate) mod pack;
 pub(crate) mod predict;
 pub(crate) mod preview;
 pub(crate) mod recipes;
