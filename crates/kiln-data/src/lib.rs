@@ -49,7 +49,9 @@ pub use augment::{
 pub use batch::{Batch, DeviceBatch, HostBatch, ImageSlot};
 pub use dataset::image_folder::ImageFolder;
 pub use dataset::{Dataset, OpenOptions, Sample, Splits, open, scenes};
-pub use decode::{DecodeError, DecodeLimits, ImageFormat, RgbImage, rgb_from_bytes};
+pub use decode::{
+    DecodeError, DecodeOptions, ImageFormat, OnTruncated, RgbImage, View, Window, rgb_from_bytes, view_from_bytes,
+};
 pub use error::DataError;
 pub use loader::{EpochBatches, Loader, LoaderConfig, LoaderCounters, OnError, Skipped};
 pub use nearest_name::with_nearest_name;

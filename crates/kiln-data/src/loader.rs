@@ -25,11 +25,11 @@ use std::thread::{self, JoinHandle};
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use queue::Queue;
+pub(crate) use queue::{Crop, Queue};
 
 use crate::batch::HostBatch;
 use crate::dataset::Dataset;
-use crate::decode::DecodeLimits;
+use crate::decode::DecodeOptions;
 use crate::error::DataError;
 use crate::order::EpochOrder;
 
@@ -68,8 +68,8 @@ pub struct LoaderConfig {
     pub queue_bytes: usize,
     /// What to do with a damaged file. Default: skip it.
     pub on_error: OnError,
-    /// What a file may cost.
-    pub decode: DecodeLimits,
+    /// How files are decoded, and what one may cost.
+    pub decode: DecodeOptions,
 }
 
 impl Default for LoaderConfig {
@@ -83,7 +83,7 @@ impl Default for LoaderConfig {
             limit_batches: None,
             queue_bytes: 256 << 20,
             on_error: OnError::Skip,
-            decode: DecodeLimits::default(),
+            decode: DecodeOptions::default(),
         }
     }
 }
@@ -179,14 +179,14 @@ impl Loader {
         self.batches().last().map_or(0, |range| range.end)
     }
 
-    /// Starts the workers on one epoch. Dropping the result stops them.
+    /// Begins one epoch. Its workers start with the first batch asked for; dropping the result stops them.
     pub fn epoch(&self, epoch: u32) -> EpochBatches {
         let (num_samples, seed) = (self.dataset.len(), self.config.seed);
         let order = match self.config.shuffle {
             true => EpochOrder::shuffled(num_samples, seed, epoch),
             false => EpochOrder::sequential(num_samples),
         };
-        EpochBatches::start(self, epoch, order)
+        EpochBatches::new(self, epoch, order)
     }
 
     /// The positions of each batch.
@@ -219,6 +219,8 @@ impl Loader {
 pub struct EpochBatches {
     queue: Arc<Queue>,
     batches: std::vec::IntoIter<Range<usize>>,
+    /// Those to start with the first batch asked for.
+    num_workers: usize,
     workers: Vec<JoinHandle<()>>,
     epoch: u32,
     /// Bytes of the largest batch so far: what the next one reserves.
@@ -230,31 +232,38 @@ pub struct EpochBatches {
 }
 
 impl EpochBatches {
-    fn start(loader: &Loader, epoch: u32, order: EpochOrder) -> Self {
+    fn new(loader: &Loader, epoch: u32, order: EpochOrder) -> Self {
         let batches = loader.batches();
         let num_positions = batches.last().map_or(0, |range| range.end);
-        let queue = Arc::new(Queue::new(loader, order, num_positions));
-        let mut started = Self {
-            queue,
+        Self {
+            queue: Arc::new(Queue::new(loader, order, num_positions)),
             batches: batches.into_iter(),
+            num_workers: loader.num_workers(num_positions),
             workers: Vec::new(),
             epoch,
             batch_bytes: 0,
             has_answered: false,
             start_error: None,
-        };
-        for index in 0..loader.num_workers(num_positions) {
-            let queue = started.queue.clone();
+        }
+    }
+
+    /// Has pictures decoded no further than `crop` says, unless the options want them whole. Before the first batch.
+    pub(crate) fn fit_to(&self, crop: Crop) {
+        if self.queue.config().decode.fit_to_crop && self.workers.is_empty() {
+            self.queue.fit_to(crop);
+        }
+    }
+
+    /// Starts the workers, once.
+    fn start(&mut self) {
+        for index in 0..std::mem::take(&mut self.num_workers) {
+            let queue = self.queue.clone();
             let builder = thread::Builder::new().name(format!("kiln-decode-{index}"));
             match builder.spawn(move || queue.work()) {
-                Ok(worker) => started.workers.push(worker),
-                Err(error) => {
-                    started.cannot_start_more(&error);
-                    break;
-                }
+                Ok(worker) => self.workers.push(worker),
+                Err(error) => return self.cannot_start_more(&error),
             }
         }
-        started
     }
 
     /// Fewer workers than wanted are slower, none is an error.
@@ -275,6 +284,11 @@ impl EpochBatches {
         self.queue.counters()
     }
 
+    /// Which epoch it is.
+    pub(crate) fn number(&self) -> u32 {
+        self.epoch
+    }
+
     pub(crate) fn queue(&self) -> Arc<Queue> {
         self.queue.clone()
     }
@@ -286,7 +300,7 @@ impl EpochBatches {
         for position in positions {
             let sample = self.queue.sample(position);
             match self.queue.take(position)? {
-                Ok(picture) => batch.push(&picture.image, picture.label, sample as u64),
+                Ok(picture) => batch.push_view(&picture.image, picture.view, picture.label, sample as u64),
                 Err(error) => self.leave_out(sample, error)?,
             }
         }
@@ -335,6 +349,7 @@ impl Iterator for EpochBatches {
     type Item = Result<HostBatch, DataError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        self.start();
         if let Some(error) = self.start_error.take() {
             return self.fail(error);
         }

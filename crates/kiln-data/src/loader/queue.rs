@@ -12,20 +12,25 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Loader, LoaderConfig, LoaderCounters, Skipped};
 use crate::dataset::Dataset;
-use crate::decode::{RgbImage, panic_message, rgb_from_bytes};
+use crate::decode::{RgbImage, View, Window, panic_message, view_from_bytes};
 use crate::error::DataError;
 use crate::order::EpochOrder;
 
 /// A picture that waits for its turn.
 pub(super) struct Picture {
     pub(super) image: RgbImage,
+    /// What of the picture that is.
+    pub(super) view: View,
     pub(super) label: u32,
 }
+
+/// Says what will be looked at of the picture of a sample, of this width and height.
+pub(crate) type Crop = Box<dyn Fn(u64, u32, u32) -> Window + Send + Sync>;
 
 /// What a worker made of one position. The outer error is fatal, the inner one is about the file.
 pub(super) type Outcome = Result<Result<Picture, DataError>, DataError>;
@@ -36,6 +41,8 @@ pub(crate) struct Queue {
     config: LoaderConfig,
     order: EpochOrder,
     num_positions: usize,
+    /// Set before the workers start, or never: then pictures are decoded wholly.
+    crop: OnceLock<Crop>,
     state: Mutex<State>,
     /// Signals workers: there is room, or the epoch is over.
     room: Condvar,
@@ -73,12 +80,18 @@ impl Queue {
             config: loader.config.clone(),
             order,
             num_positions,
+            crop: OnceLock::new(),
             state: Mutex::default(),
             room: Condvar::new(),
             finished: Condvar::new(),
             skipped: Mutex::default(),
             costs: Costs::default(),
         }
+    }
+
+    /// Has the workers decode no more than `crop` says. Without effect once they have started.
+    pub(super) fn fit_to(&self, crop: Crop) {
+        let _ = self.crop.set(crop);
     }
 
     pub(super) fn config(&self) -> &LoaderConfig {
@@ -140,12 +153,17 @@ impl Queue {
         self.costs.encoded_bytes.fetch_add(read.encoded.len() as u64, Ordering::Relaxed);
 
         let start = Instant::now();
-        let image = rgb_from_bytes(&read.encoded, &self.config.decode);
+        let wanted = |width, height| match self.crop.get() {
+            Some(crop) => crop(sample as u64, width, height),
+            None => Window::whole(width, height),
+        };
+        let decoded = view_from_bytes(&read.encoded, &self.config.decode, wanted);
         add_time(&self.costs.decode_nanos, start);
-        let image = image.map_err(|verdict| DataError::Decode { name: self.dataset.name(sample), sample, verdict })?;
+        let (image, view) =
+            decoded.map_err(|verdict| DataError::Decode { name: self.dataset.name(sample), sample, verdict })?;
         self.costs.images.fetch_add(1, Ordering::Relaxed);
         self.costs.decoded_bytes.fetch_add(image.pixels.len() as u64, Ordering::Relaxed);
-        Ok(Picture { image, label: read.label })
+        Ok(Picture { image, view, label: read.label })
     }
 
     /// Waits for the picture at `position` and takes it out of the state.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::dataset::Dataset;
-use crate::decode::{DecodeLimits, RgbImage, rgb_from_bytes};
+use crate::decode::{DecodeOptions, RgbImage, rgb_from_bytes};
 use crate::error::DataError;
 use crate::loader::Skipped;
 
@@ -93,7 +93,7 @@ fn first_readable(
 ) -> Result<Option<Row>, DataError> {
     for &sample in candidates {
         let reason = match dataset.sample(sample) {
-            Ok(read) => match rgb_from_bytes(&read.encoded, &DecodeLimits::default()) {
+            Ok(read) => match rgb_from_bytes(&read.encoded, &DecodeOptions::default()) {
                 Ok(image) => {
                     let label = read.label;
                     let class = dataset.classes().get(label as usize).cloned().unwrap_or_default();
