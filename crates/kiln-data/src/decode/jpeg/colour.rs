@@ -133,12 +133,16 @@ fn rgb_pixel(luma: u8, blue: u8, red: u8) -> [u8; 3] {
     const fn factor(value: f64) -> i32 {
         (value * (1 << BITS) as f64 + 0.5) as i32
     }
+    #[inline(always)]
+    fn byte(value: i32) -> u8 {
+        (value >> BITS).clamp(0, 255) as u8
+    }
     const RED: i32 = factor(1.402);
     const GREEN_OF_RED: i32 = factor(0.714_136_286);
     const GREEN_OF_BLUE: i32 = factor(0.344_136_286);
     const BLUE: i32 = factor(1.772);
     let luma = (i32::from(luma) << BITS) + (1 << (BITS - 1));
     let [blue, red] = [i32::from(blue) - 128, i32::from(red) - 128];
-    let channels = [luma + RED * red, luma - GREEN_OF_RED * red - GREEN_OF_BLUE * blue, luma + BLUE * blue];
-    channels.map(|value| (value >> BITS).clamp(0, 255) as u8)
+    let green = luma - GREEN_OF_RED * red - GREEN_OF_BLUE * blue;
+    [byte(luma + RED * red), byte(green), byte(luma + BLUE * blue)]
 }

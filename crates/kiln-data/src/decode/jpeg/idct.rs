@@ -5,9 +5,6 @@
 //! Source: Loeffler, Ligtenberg and Moschytz, "Practical fast 1-D DCT algorithms with 11 multiplications", ICASSP 1989, for
 //! eight points; the definition, ITU-T T.81 A.3.3, for the others.
 
-use std::array::from_fn;
-use std::ops::{Add, Mul, Sub};
-
 /// Binary places of the constants.
 const CONSTANT_BITS: u32 = 13;
 /// Binary places kept between the two passes.
@@ -41,15 +38,21 @@ pub(super) type Block = [i32; 64];
 /// Writes `num_columns` × `num_rows` pixels of a block at the beginning of `plane`, rows `stride` apart.
 #[inline(always)]
 pub(super) fn inverse(block: &Block, [num_columns, num_rows]: [usize; 2], plane: &mut [u8], stride: usize) {
-    let columns: [Lanes; 8] = from_fn(|column| Lanes(from_fn(|row| block[column * 8 + row])));
-    let mut along = points(columns, num_columns);
-    let shift = CONSTANT_BITS - BETWEEN_BITS;
-    along.iter_mut().for_each(|lanes| *lanes = lanes.rounded(shift));
-    let rows = points(transposed(along), num_rows);
+    let mut lines: Lines = [[0; 8]; 8];
+    lines.as_flattened_mut().copy_from_slice(block);
+    let along = pass(&lines, num_columns, CONSTANT_BITS - BETWEEN_BITS);
+    for (row, line) in lines.iter_mut().enumerate() {
+        for (column, value) in line.iter_mut().enumerate() {
+            *value = along[column][row];
+        }
+    }
     // Each pass has grown values by the root of eight.
-    let shift = CONSTANT_BITS + BETWEEN_BITS + 3;
-    for (row, lanes) in rows.iter().enumerate().take(num_rows) {
-        let bytes = lanes.rounded(shift).0.map(|value| (value.wrapping_add(128)).clamp(0, 255) as u8);
+    let rows = pass(&lines, num_rows, CONSTANT_BITS + BETWEEN_BITS + 3);
+    for row in 0..num_rows {
+        let mut bytes = [0; 8];
+        for (byte, value) in bytes.iter_mut().zip(&rows[row]) {
+            *byte = value.wrapping_add(128).clamp(0, 255) as u8;
+        }
         plane[row * stride..][..num_columns].copy_from_slice(&bytes[..num_columns]);
     }
 }
@@ -63,107 +66,89 @@ pub(super) fn flat(mean: i32, [num_columns, num_rows]: [usize; 2], plane: &mut [
     }
 }
 
-/// Eight values that are treated alike: a vector register. Damaged files may overflow them; such blocks are noise.
-#[derive(Clone, Copy)]
-struct Lanes([i32; 8]);
+/// Eight lines of eight values; what stands in a column is transformed together.
+type Lines = [[i32; 8]; 8];
 
-impl Lanes {
-    #[inline(always)]
-    fn rounded(self, shift: u32) -> Self {
-        Self(self.0.map(|value| value.wrapping_add(1 << (shift - 1)) >> shift))
-    }
-
-    #[inline(always)]
-    fn constant(self) -> Self {
-        Self(self.0.map(|value| value << CONSTANT_BITS))
-    }
-}
-
-impl Add for Lanes {
-    type Output = Self;
-
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        Self(from_fn(|lane| self.0[lane].wrapping_add(other.0[lane])))
-    }
-}
-
-impl Sub for Lanes {
-    type Output = Self;
-
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        Self(from_fn(|lane| self.0[lane].wrapping_sub(other.0[lane])))
-    }
-}
-
-impl Mul<f64> for Lanes {
-    type Output = Self;
-
-    #[inline(always)]
-    fn mul(self, factor: f64) -> Self {
-        let factor = (factor * (1 << CONSTANT_BITS) as f64).round_ties_even() as i32;
-        Self(self.0.map(|value| value.wrapping_mul(factor)))
-    }
-}
-
+/// Transforms all columns of `lines` and rounds `shift` binary places away.
+///
+/// A loop whose body is one transform is made vector instructions of; eight transforms written out aren't.
 #[inline(always)]
-fn transposed(rows: [Lanes; 8]) -> [Lanes; 8] {
-    from_fn(|column| Lanes(from_fn(|row| rows[row].0[column])))
-}
-
-#[inline(always)]
-fn points(x: [Lanes; 8], num_points: usize) -> [Lanes; 8] {
-    match num_points {
-        8 => eight_points(x),
-        4 => four_points(x),
-        2 => {
-            let [mean, slope] = [x[0].constant(), x[1].constant()];
-            let mut out = x;
-            (out[0], out[1]) = (mean + slope, mean - slope);
-            out
+fn pass(lines: &Lines, num_points: usize, shift: u32) -> Lines {
+    let mut out = [[0; 8]; 8];
+    for lane in 0..8 {
+        let mut x = [0; 8];
+        for (value, line) in x.iter_mut().zip(lines) {
+            *value = line[lane];
         }
-        _ => {
-            let mut out = x;
-            out[0] = x[0].constant();
-            out
+        let points = match num_points {
+            8 => eight_points(x),
+            4 => four_points(x),
+            2 => two_points(x),
+            _ => [x[0] << CONSTANT_BITS, 0, 0, 0, 0, 0, 0, 0],
+        };
+        for (line, point) in out.iter_mut().zip(points) {
+            line[lane] = point.wrapping_add(1 << (shift - 1)) >> shift;
         }
     }
-}
-
-#[inline(always)]
-fn eight_points(x: [Lanes; 8]) -> [Lanes; 8] {
-    let turned = (x[2] + x[6]) * 0.541_196_100;
-    let [low, high] = [turned + x[2] * 0.765_366_865, turned - x[6] * 1.847_759_065];
-    let [sum, difference] = [(x[0] + x[4]).constant(), (x[0] - x[4]).constant()];
-    let even = [sum + low, difference + high, difference - high, sum - low];
-
-    let common = (x[1] + x[3] + x[5] + x[7]) * 1.175_875_602;
-    let outer = (x[1] + x[7]) * 0.899_976_223;
-    let inner = (x[3] + x[5]) * 2.562_915_447;
-    let far = common - (x[3] + x[7]) * 1.961_570_560;
-    let near = common - (x[1] + x[5]) * 0.390_180_644;
-    let odd = [
-        x[1] * 1.501_321_110 - outer + near,
-        x[3] * 3.072_711_026 - inner + far,
-        x[5] * 2.053_119_869 - inner + near,
-        x[7] * 0.298_631_336 - outer + far,
-    ];
-    from_fn(|point| if point < 4 { even[point] + odd[point] } else { even[7 - point] - odd[7 - point] })
-}
-
-#[inline(always)]
-fn four_points(x: [Lanes; 8]) -> [Lanes; 8] {
-    let even = [(x[0] + x[2]).constant(), (x[0] - x[2]).constant()];
-    let odd = [x[1] * 1.306_562_965 + x[3] * 0.541_196_100, x[1] * 0.541_196_100 - x[3] * 1.306_562_965];
-    let mut out = x;
-    (out[0], out[1], out[2], out[3]) = (even[0] + odd[0], even[1] + odd[1], even[1] - odd[1], even[0] - odd[0]);
     out
+}
+
+/// Damaged files may overflow; such blocks are noise.
+#[inline(always)]
+fn sum<const N: usize>(terms: [i32; N]) -> i32 {
+    terms.into_iter().fold(0, i32::wrapping_add)
+}
+
+#[inline(always)]
+fn times(value: i32, factor: f64) -> i32 {
+    value.wrapping_mul((factor * (1 << CONSTANT_BITS) as f64).round_ties_even() as i32)
+}
+
+#[inline(always)]
+fn eight_points(x: [i32; 8]) -> [i32; 8] {
+    let turned = times(sum([x[2], x[6]]), 0.541_196_100);
+    let [low, high] = [sum([turned, times(x[2], 0.765_366_865)]), sum([turned, times(x[6], -1.847_759_065)])];
+    let [even, odd] = [sum([x[0], x[4]]) << CONSTANT_BITS, x[0].wrapping_sub(x[4]) << CONSTANT_BITS];
+    let evens = [sum([even, low]), sum([odd, high]), odd.wrapping_sub(high), even.wrapping_sub(low)];
+
+    let common = times(sum([x[1], x[3], x[5], x[7]]), 1.175_875_602);
+    let outer = times(sum([x[1], x[7]]), -0.899_976_223);
+    let inner = times(sum([x[3], x[5]]), -2.562_915_447);
+    let far = sum([common, times(sum([x[3], x[7]]), -1.961_570_560)]);
+    let near = sum([common, times(sum([x[1], x[5]]), -0.390_180_644)]);
+    let odds = [
+        sum([times(x[1], 1.501_321_110), outer, near]),
+        sum([times(x[3], 3.072_711_026), inner, far]),
+        sum([times(x[5], 2.053_119_869), inner, near]),
+        sum([times(x[7], 0.298_631_336), outer, far]),
+    ];
+    let above = |point: usize| evens[point].wrapping_add(odds[point]);
+    let below = |point: usize| evens[point].wrapping_sub(odds[point]);
+    [above(0), above(1), above(2), above(3), below(3), below(2), below(1), below(0)]
+}
+
+#[inline(always)]
+fn four_points(x: [i32; 8]) -> [i32; 8] {
+    let evens = [sum([x[0], x[2]]) << CONSTANT_BITS, x[0].wrapping_sub(x[2]) << CONSTANT_BITS];
+    let odds = [
+        sum([times(x[1], 1.306_562_965), times(x[3], 0.541_196_100)]),
+        sum([times(x[1], 0.541_196_100), times(x[3], -1.306_562_965)]),
+    ];
+    let above = |point: usize| evens[point].wrapping_add(odds[point]);
+    let below = |point: usize| evens[point].wrapping_sub(odds[point]);
+    [above(0), above(1), below(1), below(0), 0, 0, 0, 0]
+}
+
+#[inline(always)]
+fn two_points(x: [i32; 8]) -> [i32; 8] {
+    let [sum, difference] = [x[0].wrapping_add(x[1]), x[0].wrapping_sub(x[1])];
+    [sum << CONSTANT_BITS, difference << CONSTANT_BITS, 0, 0, 0, 0, 0, 0]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::array::from_fn;
     use std::f64::consts::PI;
 
     /// The definition, from as many frequencies as there are points.
