@@ -1,10 +1,12 @@
 //! One file a subcommand: parse, call the crates, print.
 
+pub(crate) mod completions;
 pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod models;
 pub(crate) mod monitor;
+pub(crate) mod predict;
 pub(crate) mod preview;
 pub(crate) mod train;
 pub(crate) mod weights;
