@@ -16,8 +16,9 @@ use crate::decode::{View, Window};
 const SCALES: [u32; 3] = [8, 4, 2];
 
 impl Program {
-    /// What the program reads.
-    pub(crate) fn window(&self) -> Window {
+    /// What the program reads of its source, and how much smaller that may be decoded: so that what it makes still has a
+    /// source pixel for each of its own.
+    pub fn window(&self) -> Window {
         let [width, height] = self.source();
         let geometries = || self.layers.iter().map(|layer| &layer.geometry);
         let ranges: Vec<[[i64; 2]; 2]> = geometries().map(Geometry::reads).collect();

@@ -72,7 +72,7 @@ fn view_from_baseline(
     let Some(frame) = Frame::parse(encoded) else { return Ok(None) };
     check_size((frame.width, frame.height), ImageFormat::Jpeg, options)?;
     let [width, height] = frame.size_as_seen();
-    Ok(baseline::decode(encoded, &frame, &wanted(width, height)))
+    Ok(baseline::decode(encoded, frame, &wanted(width, height)))
 }
 
 /// Decodes a whole JPEG of any kind.

@@ -24,7 +24,7 @@ const MAX_PIXELS: usize = 1 << 24;
 const MARGIN: u32 = 2;
 
 /// Decodes the window of a picture.
-pub(super) fn decode(encoded: &[u8], frame: &Frame, window: &Window) -> Option<(RgbImage, View)> {
+pub(super) fn decode(encoded: &[u8], mut frame: Frame, window: &Window) -> Option<(RgbImage, View)> {
     let (size, scale) = ([frame.width, frame.height], window.scale);
     let turn = Turn::new(frame.orientation);
     let reduced = turn.stored(window, size).map(|range| range.start / scale..range.end.div_ceil(scale));
@@ -42,8 +42,11 @@ pub(super) fn decode(encoded: &[u8], frame: &Frame, window: &Window) -> Option<(
         start as usize..end as usize
     });
     let wanted = Wanted { mcus, scale: scale as usize };
-    let planes = planes(frame, &coded, num_mcus, &wanted)?;
-    let pixels = rgb(&planes, &cut(frame, &wanted, &reduced));
+    if wanted.num_mcus() < num_mcus[0] * num_mcus[1] || scale > 1 {
+        frame.components.iter_mut().for_each(|component| component.ac.prepare_to_skip());
+    }
+    let planes = planes(&frame, &coded, num_mcus, &wanted)?;
+    let pixels = rgb(&planes, &cut(&frame, &wanted, &reduced));
     let raw = image::RgbImage::from_raw(width as u32, height as u32, pixels)?;
     Some((oriented(DynamicImage::ImageRgb8(raw), frame.orientation), turn.view(&reduced, scale, size)))
 }

@@ -9,6 +9,9 @@ use std::ops::Range;
 /// Codes up to this long are looked up, with the value's bits if those fit too: 4 KiB a table.
 const LOOKED_UP_BITS: u32 = 10;
 
+/// Bits that are looked up to skip coefficients, several at once: 4 KiB a table.
+const SKIPPED_BITS: u32 = 11;
+
 /// Bytes of zeros behind the data, so that a word can be read at its last byte.
 const PADDING: usize = 8;
 
@@ -135,6 +138,8 @@ pub(super) struct HuffmanTable {
     /// For the next [`LOOKED_UP_BITS`] bits: the bits to skip, the symbol or run, and the coefficient if all its bits
     /// are there, else 0. No bits to skip: the code is longer.
     looked_up: Vec<Entry>,
+    /// For the next [`SKIPPED_BITS`] bits, which coefficients begin in them. Empty unless asked for.
+    skipped: Vec<Skipped>,
     symbols: Vec<u8>,
     /// For each length, the first 16 bits that are beyond its codes.
     limits: [u32; 17],
@@ -149,11 +154,36 @@ struct Entry {
     value: i16,
 }
 
+/// Some coefficients that follow each other. No bits: nothing is known of the first.
+#[derive(Clone, Copy, Default)]
+struct Skipped {
+    num_bits: u8,
+    /// Places that they take, and whether the end of the block follows.
+    num_places: u8,
+    is_end: bool,
+}
+
+impl Entry {
+    /// The coefficient that this is the beginning of.
+    fn skipped(self) -> Skipped {
+        let Self { num_bits, symbol, value } = self;
+        match (symbol >> 4, symbol & 15) {
+            _ if value != 0 => Skipped { num_bits, num_places: symbol + 1, is_end: false },
+            (0, 0) => Skipped { num_bits, num_places: 0, is_end: num_bits > 0 },
+            (15, 0) => Skipped { num_bits, num_places: 16, is_end: false },
+            // A run without a coefficient is an error.
+            (_, 0) => Skipped::default(),
+            (run, size) => Skipped { num_bits: num_bits + size, num_places: run + 1, is_end: false },
+        }
+    }
+}
+
 impl HuffmanTable {
     /// `counts[i]` codes of `i + 1` bits. `None` if there are no such codes.
     pub(super) fn new(counts: &[u8; 16], symbols: &[u8]) -> Option<Self> {
         let mut table = Self {
             looked_up: vec![Entry::default(); 1 << LOOKED_UP_BITS],
+            skipped: Vec::new(),
             symbols: symbols.to_vec(),
             limits: [0; 17],
             offsets: [0; 17],
@@ -191,6 +221,28 @@ impl HuffmanTable {
         }
     }
 
+    /// Prepares to skip coefficients fast.
+    pub(super) fn prepare_to_skip(&mut self) {
+        self.skipped = (0..1 << SKIPPED_BITS).map(|bits| self.all_skipped(bits)).collect();
+    }
+
+    /// The coefficients whose codes lie within `bits`.
+    fn all_skipped(&self, bits: u32) -> Skipped {
+        let mut all = Skipped::default();
+        while !all.is_end && u32::from(all.num_bits) < SKIPPED_BITS {
+            let next = (bits << all.num_bits) & ((1 << SKIPPED_BITS) - 1);
+            let entry = self.looked_up[(next >> (SKIPPED_BITS - LOOKED_UP_BITS)) as usize];
+            let skipped = entry.skipped();
+            if skipped.num_bits == 0 || u32::from(all.num_bits + entry.num_bits) > SKIPPED_BITS {
+                break;
+            }
+            all.num_bits += skipped.num_bits;
+            all.num_places += skipped.num_places;
+            all.is_end = skipped.is_end;
+        }
+        all
+    }
+
     /// The symbol of a code that isn't looked up; 0 bits long if there is none.
     #[cold]
     fn long_symbol(&self, bits: &Bits) -> Entry {
@@ -221,12 +273,25 @@ impl HuffmanTable {
         }
     }
 
-    /// Reads the AC coefficients of a block and gives each to `keep`, with its place in zigzag order.
+    /// Reads the AC coefficients of a block and gives those up to place `last` in zigzag order to `keep`, with their
+    /// place, and perhaps one more.
     #[inline(always)]
-    pub(super) fn coefficients(&self, bits: &mut Bits, mut keep: impl FnMut(usize, i32)) -> Option<()> {
+    pub(super) fn coefficients(&self, bits: &mut Bits, last: usize, mut keep: impl FnMut(usize, i32)) -> Option<()> {
         let mut place = 1;
         while place < 64 {
             bits.refill();
+            if place > last && !self.skipped.is_empty() {
+                let skipped = self.skipped[bits.peek(SKIPPED_BITS)];
+                // At the end of a block bits may belong to the next.
+                if skipped.num_bits > 0 && place + usize::from(skipped.num_places) < 64 {
+                    bits.skip(u32::from(skipped.num_bits));
+                    place += usize::from(skipped.num_places);
+                    if skipped.is_end {
+                        return Some(());
+                    }
+                    continue;
+                }
+            }
             let entry = self.looked_up[bits.peek(LOOKED_UP_BITS)];
             if entry.value != 0 {
                 bits.skip(u32::from(entry.num_bits));
@@ -283,9 +348,33 @@ mod tests {
         let coded = coded(&[0b1010_1110, 0b0101_1111]);
         let mut bits = coded.segment(0).expect("a segment");
         let mut found = Vec::new();
-        table().coefficients(&mut bits, |place, value| found.push((place, value))).expect("a block");
+        table().coefficients(&mut bits, 63, |place, value| found.push((place, value))).expect("a block");
         assert_eq!(found, [(1, 5), (3, -2)]);
         assert!(bits.ended());
+    }
+
+    #[test]
+    fn skipping_leads_to_where_reading_does() {
+        let mut skipping = table();
+        skipping.prepare_to_skip();
+        // Of 10 and three bits, 110 and two, and 0, whatever comes behind.
+        let blocks = [0b1010_1110_0101_1110u16, 0b1100_1110_0010_0000, 0b0111_1111_0111_1111, 0b1011_1101_0101_0010];
+        for bits in blocks {
+            let coded = coded(&[bits.to_be_bytes().as_slice(), &[0; 60]].concat());
+            let read = |table: &HuffmanTable, last: usize| {
+                let mut bits = coded.segment(0).expect("a segment");
+                let mut kept = Vec::new();
+                let result = table.coefficients(&mut bits, last, |place, value| kept.push((place, value)));
+                (result, bits.num_read(), kept)
+            };
+            let (result, num_read, kept) = read(&table(), 63);
+            for last in [0, 1, 2, 5, 63] {
+                let (skipped, num_skipped, partly) = read(&skipping, last);
+                assert_eq!((skipped, num_skipped), (result, num_read), "{bits:b} behind {last}");
+                let wanted = kept.iter().take_while(|(place, _)| *place <= last).count();
+                assert_eq!(partly[..wanted], kept[..wanted], "{bits:b} behind {last}");
+            }
+        }
     }
 
     #[test]

@@ -27,6 +27,12 @@ pub(super) struct Wanted {
     pub(super) scale: usize,
 }
 
+impl Wanted {
+    pub(super) fn num_mcus(&self) -> usize {
+        self.mcus[0].len() * self.mcus[1].len()
+    }
+}
+
 impl Plane {
     fn new(component: &Component, sampling: [usize; 2], wanted: &Wanted) -> Self {
         // Subsampled chroma gets as near to the size of the luma as its blocks go.
@@ -85,7 +91,7 @@ fn decode_mcus(
             for number in 0..across * down {
                 *prediction = prediction.wrapping_add(component.dc.difference(&mut bits)?);
                 if !is_wanted {
-                    component.ac.coefficients(&mut bits, |_, _| ())?;
+                    component.ac.coefficients(&mut bits, 0, |_, _| ())?;
                     continue;
                 }
                 let x = ((column - wanted.mcus[0].start) * across + number % across) * plane.block[0];
@@ -112,14 +118,20 @@ fn decode_block(
     samples: &mut [u8],
     stride: usize,
 ) -> Option<()> {
+    // The place in zigzag order of the last coefficient of a square of this size.
+    let last = match size[0].max(size[1]) {
+        8 => 63,
+        4 => 24,
+        _ => 4,
+    };
     let mean = mean.wrapping_mul(component.steps[0]);
     if size == [1, 1] {
-        component.ac.coefficients(bits, |_, _| ())?;
+        component.ac.coefficients(bits, 0, |_, _| ())?;
         flat(mean, size, samples, stride);
         return Some(());
     }
     let mut is_flat = true;
-    component.ac.coefficients(bits, |place, value| {
+    component.ac.coefficients(bits, last, |place, value| {
         let place = usize::from(ZIGZAG[place & 63]);
         block[place] = value.wrapping_mul(component.steps[place]);
         is_flat = false;
