@@ -19,6 +19,7 @@
 mod jpeg;
 mod sniff;
 mod view;
+mod webp;
 
 use std::error::Error;
 use std::fmt;
@@ -192,6 +193,9 @@ fn guarded<T>(format: ImageFormat, decode: impl FnOnce() -> Result<T, DecodeErro
 }
 
 fn decode(encoded: &[u8], format: ImageFormat, options: &DecodeOptions) -> Result<RgbImage, DecodeError> {
+    if format == ImageFormat::WebP {
+        webp::check_chunks(encoded)?;
+    }
     let refused = |error| error_from_image(error, format);
     let mut reader = ImageReader::with_format(io::Cursor::new(encoded), codec(format));
     reader.limits(memory_limits(options));

@@ -83,7 +83,7 @@ impl EpochBatches {
         self.start_workers(num_workers);
     }
 
-    fn start_workers(&mut self, num_workers: usize) {
+    pub(super) fn start_workers(&mut self, num_workers: usize) {
         for _ in 0..num_workers {
             let queue = self.queue.clone();
             let builder = thread::Builder::new().name(format!("kiln-decode-{}", self.workers.len()));
