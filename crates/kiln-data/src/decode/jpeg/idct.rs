@@ -48,9 +48,9 @@ pub(super) fn inverse(block: &Block, [num_columns, num_rows]: [usize; 2], plane:
     }
     // Each pass has grown values by the root of eight.
     let rows = pass(&lines, num_rows, CONSTANT_BITS + BETWEEN_BITS + 3);
-    for row in 0..num_rows {
+    for (row, line) in rows.iter().enumerate().take(num_rows) {
         let mut bytes = [0; 8];
-        for (byte, value) in bytes.iter_mut().zip(&rows[row]) {
+        for (byte, value) in bytes.iter_mut().zip(line) {
             *byte = value.wrapping_add(128).clamp(0, 255) as u8;
         }
         plane[row * stride..][..num_columns].copy_from_slice(&bytes[..num_columns]);

@@ -137,14 +137,14 @@ fn bombs_and_the_corpus_take_no_more_memory_than_the_largest_raster_allowed() {
         for encoded in files.chain(bombs()) {
             let _ = rgb_from_bytes(&encoded, &MEASURED);
         }
-        return println!("resident {} MiB", peak_resident_mib());
+        return eprintln!("resident {} MiB", peak_resident_mib());
     }
     // Alone in a process, because other tests run in this one.
     let name = "decode::tests::corpus::bombs_and_the_corpus_take_no_more_memory_than_the_largest_raster_allowed";
     let this = std::env::current_exe().expect("this program");
     let mut child = Command::new(this);
     let output = child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().expect("a child");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
     let resident = said.split("resident ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
     let resident = resident.unwrap_or_else(|| panic!("no figure in {said}"));
     assert!(resident <= MOST_RESIDENT_MIB, "{resident} MiB");
