@@ -116,7 +116,7 @@ fn find(folder: &Path, paths: &mut Vec<PathBuf>) {
 fn drawings() -> Vec<Vec<u8>> {
     let config = kiln_data::scenes::ScenesConfig { train_images: NUM_PHOTOS, val_images: 10, size: 500, seed: 1 };
     let train = kiln_data::scenes::open_or_create(None, &config).expect("drawings").train;
-    (0..train.len()).map(|index| train.sample(index).expect("a drawing").encoded).collect()
+    (0..train.len()).map(|index| train.sample(index).expect("a drawing").content.bytes().to_vec()).collect()
 }
 
 /// Time of the processor instead of the clock: what other programs on the machine don't change.

@@ -17,7 +17,7 @@
 //! profiles.
 
 mod jpeg;
-mod sniff;
+pub(crate) mod sniff;
 mod view;
 mod webp;
 

@@ -25,7 +25,7 @@ use super::shorter_side::shrink;
 use super::tuning::Effort;
 use super::{Loader, LoaderConfig, LoaderCounters, Skipped};
 use crate::dataset::{Dataset, Sample};
-use crate::decode::{RgbImage, View, Window, panic_message, view_from_bytes};
+use crate::decode::{RgbImage, View, Window, panic_message};
 use crate::error::DataError;
 
 /// A picture that waits for its turn, perhaps in the cache as well.
@@ -186,15 +186,15 @@ impl Queue {
         }
         let read = self.dataset.sample(sample);
         let took = start.elapsed();
-        let Sample { encoded, label } = read.inspect_err(|_| self.costs.read.add_time(took))?;
-        self.costs.read.add(1, encoded.len(), took);
+        let Sample { content, label } = read.inspect_err(|_| self.costs.read.add_time(took))?;
+        self.costs.read.add(1, content.bytes().len(), took);
 
         let start = Instant::now();
         let wanted = |width, height| match self.crop.get() {
             Some(crop) => crop(chosen.draw, width, height),
             None => Window::whole(width, height),
         };
-        let decoded = view_from_bytes(&encoded, &self.config.decode, wanted);
+        let decoded = content.into_view(&self.config.decode, wanted);
         let decoded = decoded.map(|(image, view)| {
             let is_whole = view == View::whole(image.width, image.height);
             let image = shrink(image, self.config.shorter_side);

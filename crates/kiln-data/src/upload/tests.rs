@@ -206,7 +206,7 @@ impl Dataset for Photographs {
     }
 
     fn sample(&self, index: usize) -> Result<crate::Sample, DataError> {
-        Ok(crate::Sample { encoded: self.0[index].clone(), label: 0 })
+        Ok(crate::Sample::encoded(self.0[index].clone(), 0))
     }
 
     fn name(&self, index: usize) -> String {
