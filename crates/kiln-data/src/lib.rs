@@ -54,7 +54,8 @@ pub use dataset::{Dataset, OpenOptions, Sample, Splits, open, scenes};
 pub use decode::{DecodeError, DecodeLimits, ImageFormat, RgbImage, rgb_from_bytes};
 pub use error::DataError;
 pub use loader::{
-    EpochBatches, Loader, LoaderConfig, LoaderCounters, OnError, Sampling, Shard, Skipped, StageCounters,
+    Bound, EpochBatches, Feed, Loader, LoaderConfig, LoaderCounters, LoaderReport, MeasureConfig, OnError, Sampling,
+    Shard, Skipped, StageCounters, WorkerShares,
 };
 pub use nearest_name::with_nearest_name;
 pub use order::EpochOrder;

@@ -14,6 +14,7 @@ Examples:
   kiln train                                 ResNet-50 on a small data set that Kiln draws itself
   kiln train --data photos --epochs 90       the same on your pictures
   kiln train --data photos --resume          go on where the last run ended
+  kiln bench loader photos                   whether reading and decoding keep up with a GPU
   kiln preview photos --recipe my.toml       a picture of what the model would see
   kiln train --data photos --weights resnet50.pth --reinit-head    begin with weights you have
   kiln export runs/resnet50-1/checkpoints/best.safetensors --onnx model.onnx";
@@ -28,6 +29,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Bench(commands::bench::Bench),
     Devices(commands::devices::Devices),
     Doctor(commands::doctor::Doctor),
     Monitor(commands::monitor::Monitor),
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
     kiln_device::probe_child();
     kiln::log_to_stderr();
     let result = match Cli::parse().command {
+        Command::Bench(args) => commands::bench::run(&args),
         Command::Devices(args) => commands::devices::run(&args),
         Command::Doctor(args) => Ok(commands::doctor::run(&args)),
         Command::Monitor(args) => commands::monitor::run(&args),
