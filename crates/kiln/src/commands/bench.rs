@@ -10,8 +10,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+const EXAMPLES: &str = "\
+Examples:
+  kiln bench loader photos                          what bounds it, and which GPU it would feed
+  kiln bench loader photos --workers 1              what one core does
+  kiln bench loader photos --cache 8GiB --seconds 60
+  kiln bench loader photos --device auto            with upload and augmentation on the GPU
+  kiln bench loader photos --epochs 10 --json       the same for programs, with the memory after each epoch
+
+Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line.";
+
 /// Measures a part of Kiln on this machine.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Bench {
     #[command(subcommand)]
     part: Part,
@@ -24,6 +35,7 @@ enum Part {
 
 /// Reads and decodes a data set as fast as it goes; says what bounds it and which GPU it would feed.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 struct LoaderArgs {
     /// Folder with train/ and val/, or a folder of class folders. Default: the small set Kiln draws itself
     #[arg(value_name = "DATA")]

@@ -1,6 +1,7 @@
 //! One file a subcommand: parse, call the crates, print.
 
 pub(crate) mod bench;
+pub(crate) mod completions;
 pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod export;
