@@ -30,12 +30,15 @@ use std::path::{Path, PathBuf};
 /// Layout of a checkpoint; raised when an older Kiln couldn't read what this one writes.
 const FORMAT: u32 = 1;
 
-const MODEL: &str = "model.safetensors";
+pub(crate) const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const STATE: &str = "state.toml";
 const METRICS: &str = "metrics.jsonl";
 const SUMS: &str = "SHA256SUMS";
 const BEST: &str = "best.safetensors";
+
+/// Key of the model's metadata under which stands how validation prepares a picture.
+pub(crate) const PREPARATION: &str = "kiln.augment";
 
 /// Where to continue from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,6 +177,7 @@ impl Checkpoint {
                 ("std", json(&augment.std)),
                 ("input_size", json(&augment.validation().size)),
                 ("interpolation", "bilinear".to_owned()),
+                (PREPARATION, json(&augment.validation())),
                 ("recipe_sha256", state.recipe.sha256()),
                 ("epoch", state.num_epochs_done.to_string()),
                 ("kiln", state.kiln.clone()),

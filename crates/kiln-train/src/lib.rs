@@ -50,11 +50,13 @@ mod adam;
 mod atomic_file;
 mod checkpoint;
 mod error;
+mod grad_cam;
 mod lamb;
 mod lars;
 mod loss;
 mod metrics;
 mod optimizer;
+mod predict;
 mod recipe;
 mod report;
 mod resume;
@@ -62,19 +64,23 @@ mod rmsprop;
 mod run_folder;
 mod schedule;
 mod sgd;
+mod starts;
 mod stop;
 mod throughput;
+mod trained_model;
 mod trainer;
 mod verdict;
 
 pub use adam::{Adam, AdamState, Decay};
 pub use checkpoint::{Checkpoint, Checkpoints, Found, ResumeFrom, RunState};
 pub use error::{Damaged, TrainError};
+pub use grad_cam::HeatMap;
 pub use lamb::Lamb;
 pub use lars::{Lars, LarsState};
 pub use loss::{cross_entropy, cross_entropy_soft};
 pub use metrics::{Meter, MeterError, StepId, Totals};
 pub use optimizer::{ModelOptimizer, StateError};
+pub use predict::{Guess, read_pictures, top_k};
 pub use recipe::{
     AugmentConfig, DataConfig, LossConfig, ModelConfig, OptimizerConfig, OptimizerKind, Recipe, RunConfig,
     ScheduleConfig, ScheduleKind,
@@ -86,7 +92,9 @@ pub use rmsprop::{RmsProp, RmsPropState};
 pub use run_folder::RunFolder;
 pub use schedule::{AfterWarmup, Anneal, Curve, OneCycle, Phases, Schedule, Warmup, WarmupShape};
 pub use sgd::{Residence, Sgd, SgdState};
+pub use starts::{Start, StartRecorder};
 pub use stop::StopFlag;
+pub use trained_model::{OpenModel, TrainedModel};
 pub use trainer::Trainer;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ mod support;
 use support::{kiln, outcome};
 
 /// The subcommands whose `--help` ends with examples and exit codes.
-const COMMANDS: [&[&str]; 10] = [
+const COMMANDS: [&[&str]; 11] = [
     &["bench", "loader"],
     &["completions"],
     &["devices"],
@@ -15,6 +15,7 @@ const COMMANDS: [&[&str]; 10] = [
     &["man"],
     &["models"],
     &["monitor"],
+    &["predict"],
     &["weights"],
     &[],
 ];
