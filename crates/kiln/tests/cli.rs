@@ -374,7 +374,9 @@ fn lr_find_says_what_it_suggests_and_plots_it() {
     let picture = std::fs::read_to_string(folder.path().join("lr.svg")).expect("the plot");
     assert!(picture.contains("learning rate") && picture.contains("<polyline"), "{picture}");
     let mut command = kiln(folder.path());
-    let (code, _, stderr) = outcome(command.args(["lr-find", "--device", "cpu", "--start-lr", "1", "--end-lr", "0.1"]));
+    let (code, _, stderr) = outcome(
+        command.args(["lr-find", "--device", "cpu", "--start-lr", "1", "--end-lr", "0.1", "--data"]).arg(&data),
+    );
     assert_eq!(code, Some(1), "{stderr}");
     assert!(stderr.contains("both must be above 0"), "{stderr}");
 }

@@ -41,9 +41,9 @@ pub(crate) struct LrFind {
 pub(crate) fn run(args: &LrFind) -> anyhow::Result<ExitCode> {
     let options = &args.options;
     let device = kiln_device::open(&options.device)?;
-    let data = options.open_data()?;
     let (recipe, why) = options.recipe(&device)?;
     eprintln!("recipe   {why}");
+    let data = options.open_data()?;
     eprintln!("device   {}", device.summary());
     let (model, loaded) = options.model(&recipe, data.train.classes(), &device)?;
     if let Some(report) = loaded {

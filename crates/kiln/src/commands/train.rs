@@ -30,9 +30,9 @@ pub(crate) fn run(args: &Train) -> anyhow::Result<ExitCode> {
 /// Trains as `options` say; how it ended goes to standard output.
 pub(crate) fn train(options: &TrainArgs) -> anyhow::Result<ExitCode> {
     let device = kiln_device::open(&options.device)?;
-    let data = options.open_data()?;
     let (recipe, why) = options.recipe(&device)?;
     eprintln!("recipe   {why}");
+    let data = options.open_data()?;
 
     let output = options.output(&recipe)?;
     let (model, loaded) = options.model(&recipe, data.train.classes(), &device)?;
