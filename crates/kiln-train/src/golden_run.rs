@@ -56,7 +56,7 @@ impl Dataset for Images {
     }
 
     fn sample(&self, index: usize) -> Result<Sample, DataError> {
-        Ok(Sample { encoded: self.files[index].0.clone(), label: self.label(index) })
+        Ok(Sample::encoded(self.files[index].0.clone(), self.label(index)))
     }
 
     fn name(&self, index: usize) -> String {

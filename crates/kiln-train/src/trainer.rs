@@ -28,7 +28,7 @@ use crate::throughput::Throughput;
 use crate::weight_average::WeightAverage;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kiln_data::{Augment, DeviceBatches, Loader, Skipped};
+use kiln_data::{Augment, DeviceBatches, Loader, LoaderCounters, Skipped};
 use kiln_device::{Glance, PciAddress};
 use kiln_model::ResNet;
 use std::path::PathBuf;
@@ -91,6 +91,8 @@ struct Trained {
     secs: f64,
     images_per_sec: f64,
     data_wait_fraction: f64,
+    /// What the loader did.
+    loader: Box<LoaderCounters>,
     /// What the card said in the epoch's middle.
     alerts: Vec<String>,
 }
@@ -185,6 +187,7 @@ impl Trainer {
             secs,
             images_per_sec: speed.epoch_images_per_sec(),
             data_wait_fraction: batches.wait_secs() / secs,
+            loader: Box::new(batches.counters()),
             alerts: glance.map_or_else(Vec::new, |glance| glance.alerts()),
         };
         Ok((run, Outcome::Trained(trained)))

@@ -15,10 +15,11 @@ Examples:
   kiln train                                 ResNet-50 on a small data set that Kiln draws itself
   kiln train --data photos --epochs 90       the same on your pictures
   kiln train --data photos --resume          go on where the last run ended
-  kiln pack photos -o packed                 the same pictures no larger than needed, in shards that read fast
   kiln resume runs/resnet50-1                the same, by its folder
   kiln eval runs/resnet50-1                  how good the network is: each class, confusion matrix, worst pictures
   kiln report runs/resnet50-1                the run as one page
+  kiln pack photos -o packed                 the same pictures no larger than needed, in shards that read fast
+  kiln bench loader photos                   whether reading and decoding keep up with a GPU
   kiln predict runs/resnet50-1 photo.jpg     what is in a picture
   kiln train --recipe examples/recipes/fine-tune.toml --set optimizer.lr=0.005 --data photos
   kiln lr-find --data photos                 which learning rate suits the data, with a plot
@@ -42,6 +43,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Bench(commands::bench::Bench),
     Completions(commands::completions::Completions),
     Devices(commands::devices::Devices),
     Doctor(commands::doctor::Doctor),
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
     kiln_device::probe_child();
     kiln::log_to_stderr();
     let result = match Cli::parse().command {
+        Command::Bench(args) => commands::bench::run(&args),
         Command::Completions(args) => commands::completions::run(&args, Cli::command()),
         Command::Devices(args) => commands::devices::run(&args),
         Command::Doctor(args) => Ok(commands::doctor::run(&args)),

@@ -52,6 +52,32 @@ fn devices_lists_the_processor_and_says_what_is_chosen() {
 }
 
 #[test]
+fn bench_loader_says_what_bounds_it_and_what_a_gpu_would_need() {
+    let folder = folder();
+    let data = pictures(folder.path());
+    let bench = |arguments: &[&str]| {
+        outcome(kiln(folder.path()).args(["bench", "loader"]).arg(&data).args(["--epochs", "3"]).args(arguments))
+    };
+    let (code, stdout, stderr) = bench(&[]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("40 training images"), "{stderr}");
+    for part in ["images/s", "decode", "bound    by ", "RTX 3090"] {
+        assert!(stdout.contains(part), "{part} in {stdout}");
+    }
+    let (_, stdout, stderr) = bench(&["--json", "--cache", "1GiB", "--device", "cpu", "--image-size", "32"]);
+    let report: serde_json::Value = serde_json::from_str(&stdout).expect(&stderr);
+    assert_eq!((&report["images"], &report["epochs"]), (&120.into(), &3.into()), "{report}");
+    let counters = &report["counters"];
+    assert_eq!((&counters["decode"]["images"], &counters["cache"]["images"]), (&40.into(), &80.into()), "{report}");
+    assert_eq!(counters["upload"]["images"], 120, "{report}");
+
+    let (code, _, stderr) = bench(&["--seconds", "0"]);
+    assert!(code == Some(1) && stderr.contains("--seconds 0: must be above 0"), "{stderr}");
+    let (code, _, stderr) = bench(&["--cache", "lots"]);
+    assert!(code == Some(2) && stderr.contains("write it like 2GiB"), "{stderr}");
+}
+
+#[test]
 fn devices_without_any_vulkan_driver_lists_no_wgpu_device() {
     let folder = folder();
     let mut command = kiln(folder.path());

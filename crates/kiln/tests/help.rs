@@ -6,7 +6,8 @@ mod support;
 use support::{kiln, outcome};
 
 /// The subcommands whose `--help` ends with examples and exit codes.
-const COMMANDS: [&[&str]; 18] = [
+const COMMANDS: [&[&str]; 19] = [
+    &["bench", "loader"],
     &["completions"],
     &["devices"],
     &["doctor"],

@@ -92,6 +92,7 @@ impl Trainer {
             held_back: held_back(&Pace {
                 train_secs: trained.secs,
                 data_wait_fraction: trained.data_wait_fraction,
+                loader: *trained.loader,
                 workers: self.recipe.data.workers,
                 num_threads: std::thread::available_parallelism().map_or(1, usize::from),
                 on_device: self.residence == Residence::Device,
