@@ -34,9 +34,9 @@ pub enum DataError {
         /// What to do about it.
         remedy: String,
     },
-    /// Class folders without a single image. They would shift the indices of all later classes.
+    /// Class folders of which no file begins like a picture. They would shift the indices of all later classes.
     #[error(
-        "no images in the class folder(s) {} of {path:?}; add images or remove the folder(s)",
+        "no readable images in the class folder(s) {} of {path:?}; add images or remove the folder(s)",
         quoted(.classes)
     )]
     EmptyClasses {
@@ -58,6 +58,38 @@ pub enum DataError {
         unknown: Vec<String>,
         /// The classes of the training split.
         known: Vec<String>,
+    },
+    /// A tar file of samples is damaged, or isn't put together the way a data set must be.
+    #[error("cannot use the shard {path:?}: at byte {offset}: {problem}; {remedy}")]
+    Shard {
+        /// The tar file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What was found.
+        problem: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// A folder can't take a packed data set.
+    #[error("cannot pack into {path:?}: {problem}; {remedy}")]
+    PackFolder {
+        /// The folder, or a file in it.
+        path: PathBuf,
+        /// What is in the way.
+        problem: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// A picture was decoded and can't be stored in the form asked for.
+    #[error("cannot encode {name:?} (sample {sample}): {reason}; remove it or pack without --strict")]
+    Encode {
+        /// Path within the data set.
+        name: String,
+        /// Index in the data set.
+        sample: usize,
+        /// Why not.
+        reason: String,
     },
     /// A file of a data set can't be read.
     #[error("cannot read {name:?} (sample {sample}): {reason}")]
@@ -135,7 +167,17 @@ pub enum DataError {
 impl DataError {
     /// Says whether the error is about one file, so that the rest of the data set can still be used.
     pub fn is_about_one_file(&self) -> bool {
-        matches!(self, Self::Read { .. } | Self::Decode { .. })
+        matches!(self, Self::Read { .. } | Self::Decode { .. } | Self::Encode { .. })
+    }
+
+    /// The reason without the file's name, for lists that have the name beside it.
+    pub(crate) fn reason_alone(&self) -> String {
+        match self {
+            Self::Read { reason, .. } => reason.to_string(),
+            Self::Decode { verdict, .. } => verdict.to_string(),
+            Self::Encode { reason, .. } => reason.clone(),
+            other => other.to_string(),
+        }
     }
 }
 
@@ -159,7 +201,7 @@ mod tests {
         let message = DataError::EmptyClasses { path: "data/train".into(), classes }.to_string();
         assert_eq!(
             message,
-            "no images in the class folder(s) \"c0\", \"c1\", \"c2\", \"c3\", \"c4\" and 2 more of \"data/train\"; \
+            "no readable images in the class folder(s) \"c0\", \"c1\", \"c2\", \"c3\", \"c4\" and 2 more of \"data/train\"; \
              add images or remove the folder(s)"
         );
     }

@@ -1,6 +1,6 @@
 //! From files on disk to normalised batches on a device.
 //!
-//! In: folders of pictures ([`open`]), the embedded drawings ([`scenes`]), or anything that implements
+//! In: data sets of any known format ([`open`]), the embedded drawings ([`scenes`]), or anything that implements
 //! [`Dataset`]. Out: [`Batch`], float `[B, 3, H, W]` on the device asked for.
 //!
 //! ```text
@@ -32,9 +32,11 @@ mod byte_size;
 mod dataset;
 mod decode;
 mod error;
+mod health;
 mod loader;
 mod nearest_name;
 mod order;
+mod pack;
 mod preview;
 mod upload;
 
@@ -50,14 +52,22 @@ pub use augment::{
 pub use batch::{Batch, DeviceBatch, HostBatch, ImageSlot};
 pub use byte_size::{ByteSize, ByteSizeError};
 pub use dataset::image_folder::ImageFolder;
-pub use dataset::{Dataset, OpenOptions, Sample, Splits, open, picture_files, scenes};
+pub use dataset::{
+    Content, Dataset, Findings, MemoryDataset, OpenOptions, Opened, Sample, Splits, Subset, UnusableClasses, open,
+    open_with_findings, picture_files, scenes,
+};
 pub use decode::{DecodeError, DecodeLimits, ImageFormat, RgbImage, rgb_from_bytes};
 pub use error::DataError;
+pub use health::{
+    ClassCount, DeepInspection, DuplicateGroup, InspectConfig, Inspection, InspectionPage, NearDuplicates, SizeRange,
+    SizeStatistics, SkippedFile, inspect, inspection_page,
+};
 pub use loader::{
     Bound, EpochBatches, Feed, Loader, LoaderConfig, LoaderCounters, LoaderReport, MeasureConfig, OnError, Sampling,
     Shard, Skipped, StageCounters, WorkerShares,
 };
 pub use nearest_name::with_nearest_name;
 pub use order::EpochOrder;
+pub use pack::{PackConfig, PackForm, PackPlan, PackProgress, PackReport, PackedShard, pack};
 pub use preview::{Preview, PreviewConfig, preview_grid, rgb_from_values};
 pub use upload::{DeviceBatches, batch_from_tensor, batch_to_device};

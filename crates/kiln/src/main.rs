@@ -10,11 +10,13 @@ Examples:
   kiln devices                               what could train here, and what would be chosen
   kiln doctor                                what keeps a GPU from being used, and what to do
   kiln monitor                               the GPUs while they work
+  kiln inspect photos --deep                 what a data set is, and what is wrong with it
   kiln models --image-size 224 --batch 32    the networks, and the memory each takes
   kiln train                                 ResNet-50 on a small data set that Kiln draws itself
   kiln train --data photos --epochs 90       the same on your pictures
   kiln train --data photos --resume          go on where the last run ended
   kiln bench loader photos                   whether reading and decoding keep up with a GPU
+  kiln pack photos -o packed                 the same pictures no larger than needed, in shards that read fast
   kiln predict runs/resnet50-1 photo.jpg     what is in a picture
   kiln preview photos --recipe my.toml       a picture of what the model would see
   kiln train --data photos --weights resnet50.pth --reinit-head    begin with weights you have
@@ -42,8 +44,10 @@ enum Command {
     Doctor(commands::doctor::Doctor),
     Monitor(commands::monitor::Monitor),
     Export(commands::export::Export),
+    Inspect(commands::inspect::Inspect),
     Man(commands::completions::Man),
     Models(commands::models::Models),
+    Pack(commands::pack::Pack),
     Predict(commands::predict::Predict),
     Preview(commands::preview::Preview),
     Train(Box<commands::train::Train>),
@@ -60,8 +64,10 @@ fn main() -> ExitCode {
         Command::Doctor(args) => Ok(commands::doctor::run(&args)),
         Command::Monitor(args) => commands::monitor::run(&args),
         Command::Export(args) => commands::export::run(&args),
+        Command::Inspect(args) => commands::inspect::run(&args),
         Command::Man(args) => commands::completions::man(&args, Cli::command()),
         Command::Models(args) => commands::models::run(&args),
+        Command::Pack(args) => commands::pack::run(&args),
         Command::Predict(args) => commands::predict::run(&args),
         Command::Preview(args) => commands::preview::run(&args),
         Command::Train(args) => commands::train::run(&args),

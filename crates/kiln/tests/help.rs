@@ -6,15 +6,17 @@ mod support;
 use support::{kiln, outcome};
 
 /// The subcommands whose `--help` ends with examples and exit codes.
-const COMMANDS: [&[&str]; 11] = [
+const COMMANDS: [&[&str]; 13] = [
     &["bench", "loader"],
     &["completions"],
     &["devices"],
     &["doctor"],
     &["export"],
+    &["inspect"],
     &["man"],
     &["models"],
     &["monitor"],
+    &["pack"],
     &["predict"],
     &["weights"],
     &[],
