@@ -38,7 +38,7 @@ impl Dataset for Pictures {
     }
 
     fn sample(&self, index: usize) -> Result<Sample, DataError> {
-        Ok(Sample { encoded: self.0[index].clone(), label: 0 })
+        Ok(Sample::encoded(self.0[index].clone(), 0))
     }
 
     fn name(&self, index: usize) -> String {
