@@ -56,7 +56,9 @@ pub use dataset::{
     Content, Dataset, Findings, MemoryDataset, OpenOptions, Opened, Sample, Splits, Subset, UnusableClasses, open,
     open_with_findings, picture_files, scenes,
 };
-pub use decode::{DecodeError, DecodeLimits, ImageFormat, RgbImage, rgb_from_bytes};
+pub use decode::{
+    DecodeError, DecodeOptions, ImageFormat, OnTruncated, RgbImage, View, Window, rgb_from_bytes, view_from_bytes,
+};
 pub use error::DataError;
 pub use health::{
     ClassCount, DeepInspection, DuplicateGroup, InspectConfig, Inspection, InspectionPage, NearDuplicates, SizeRange,
