@@ -16,9 +16,9 @@ Examples:
   kiln train --data photos --epochs 90       the same on your pictures
   kiln train --data photos --resume          go on where the last run ended
   kiln resume runs/resnet50-1                the same, by its folder
-  kiln eval runs/resnet50-1                  how good the network is: each class, confusion matrix, worst pictures
+  kiln eval runs/resnet50-1                  how good the network is, and its worst pictures
   kiln report runs/resnet50-1                the run as one page
-  kiln pack photos -o packed                 the same pictures no larger than needed, in shards that read fast
+  kiln pack photos -o packed                 the same, no larger than needed, in shards
   kiln bench loader photos                   whether reading and decoding keep up with a GPU
   kiln predict runs/resnet50-1 photo.jpg     what is in a picture
   kiln train --recipe examples/recipes/fine-tune.toml --set optimizer.lr=0.005 --data photos

@@ -16,7 +16,7 @@ Examples:
   kiln bench loader photos --workers 1              what one core does
   kiln bench loader photos --cache 8GiB --seconds 60
   kiln bench loader photos --device auto            with upload and augmentation on the GPU
-  kiln bench loader photos --epochs 10 --json       the same for programs, with the memory after each epoch
+  kiln bench loader photos --epochs 10 --json       for programs, with the memory after each
 
 Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line.";
 

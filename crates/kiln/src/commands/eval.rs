@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  kiln eval runs/resnet50-1 --data photos          figures, and a page with confusion matrix and worst pictures
+  kiln eval runs/resnet50-1 --data photos          figures, and a page with the worst pictures
   kiln eval runs/resnet50-1 --split train          on the pictures it was trained on
   kiln eval best.safetensors --data photos --json  for a program
   kiln eval resnet50.pth --arch resnet50 --data imagenet --image-size 224 --output out

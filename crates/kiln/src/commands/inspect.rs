@@ -12,10 +12,10 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  kiln inspect photos                                format, classes with their counts, files that can't be used
-  kiln inspect photos --deep --page photos.png       copies across the sets, sizes, colours, and pictures to look at
+  kiln inspect photos                                format, classes, files that can't be used
+  kiln inspect photos --deep --page photos.png       copies, sizes, colours, pictures to look at
   kiln inspect photos --quarantine bad.jsonl         the files that training will skip, as a list
-  kiln inspect labels.csv --strict --json            for a script: exit code 1 if anything can't be used
+  kiln inspect labels.csv --strict --json            exit code 1 if anything can't be used
 
 Exit code: 0 if all went well, 1 if not or if --strict finds a file, 2 for a mistyped command line.";
 

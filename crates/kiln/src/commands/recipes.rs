@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  kiln recipes                                 what there is, with accuracy and hardware as published
+  kiln recipes                                 what there is, with published accuracy
   kiln recipes fine-tune > my.toml             one as a file of your own
   kiln train --recipe my.toml --data photos    and trained with
 

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  kiln report runs/resnet50-1                              report.html and report.md in the run folder
+  kiln report runs/resnet50-1                              report.html and report.md
   kiln report runs/resnet50-1 --data /mnt/photos           if the data set has moved
   kiln report runs/resnet50-1 --output /tmp                somewhere else
-  kiln report --compare runs/resnet50-1 runs/resnet50-2    two runs side by side, in comparison.html
+  kiln report --compare runs/resnet50-1 runs/resnet50-2    side by side
 `kiln eval RUN` adds the confusion matrix, each class and pictures.
 
 Exit code: 0 if the report was written, 1 if not.";

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   kiln train --data photos                       what suits the device
-  kiln train --data photos --recipe examples/recipes/fine-tune.toml --weights resnet50.pth --reinit-head
+  kiln train --data photos --recipe fine-tune.toml --weights resnet50.pth --reinit-head
   kiln train --data photos --set optimizer.lr=0.01 --set ema.decay=0.999
   kiln train --data photos --resume              go on where the last run ended
 
