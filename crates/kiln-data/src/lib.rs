@@ -36,6 +36,7 @@ mod health;
 mod loader;
 mod nearest_name;
 mod order;
+mod pack;
 mod preview;
 mod upload;
 
@@ -68,5 +69,6 @@ pub use loader::{
 };
 pub use nearest_name::with_nearest_name;
 pub use order::EpochOrder;
+pub use pack::{PackConfig, PackForm, PackPlan, PackProgress, PackReport, PackedShard, pack};
 pub use preview::{Preview, PreviewConfig, preview_grid, rgb_from_values};
 pub use upload::{DeviceBatches, batch_from_tensor, batch_to_device};

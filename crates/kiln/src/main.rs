@@ -15,6 +15,7 @@ Examples:
   kiln train                                 ResNet-50 on a small data set that Kiln draws itself
   kiln train --data photos --epochs 90       the same on your pictures
   kiln train --data photos --resume          go on where the last run ended
+  kiln pack photos -o packed                 the same pictures no larger than needed, in shards that read fast
   kiln predict runs/resnet50-1 photo.jpg     what is in a picture
   kiln preview photos --recipe my.toml       a picture of what the model would see
   kiln train --data photos --weights resnet50.pth --reinit-head    begin with weights you have
@@ -44,6 +45,7 @@ enum Command {
     Inspect(commands::inspect::Inspect),
     Man(commands::completions::Man),
     Models(commands::models::Models),
+    Pack(commands::pack::Pack),
     Predict(commands::predict::Predict),
     Preview(commands::preview::Preview),
     Train(Box<commands::train::Train>),
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Man(args) => commands::completions::man(&args, Cli::command()),
         Command::Models(args) => commands::models::run(&args),
+        Command::Pack(args) => commands::pack::run(&args),
         Command::Predict(args) => commands::predict::run(&args),
         Command::Preview(args) => commands::preview::run(&args),
         Command::Train(args) => commands::train::run(&args),

@@ -6,7 +6,7 @@ mod support;
 use support::{kiln, outcome};
 
 /// The subcommands whose `--help` ends with examples and exit codes.
-const COMMANDS: [&[&str]; 11] = [
+const COMMANDS: [&[&str]; 12] = [
     &["completions"],
     &["devices"],
     &["doctor"],
@@ -15,6 +15,7 @@ const COMMANDS: [&[&str]; 11] = [
     &["man"],
     &["models"],
     &["monitor"],
+    &["pack"],
     &["predict"],
     &["weights"],
     &[],

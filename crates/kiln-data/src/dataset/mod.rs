@@ -17,6 +17,7 @@ mod parquet;
 mod raw_images;
 pub mod scenes;
 mod subset;
+pub(crate) mod webdataset;
 
 use std::fs;
 use std::path::Path;
@@ -188,6 +189,7 @@ const FORMATS: &[&dyn Format] = &[
     &cifar::CIFAR_100,
     #[cfg(feature = "parquet")]
     &parquet::Parquet,
+    &webdataset::Shards,
     &label_file::LabelFile,
     &image_folder::ClassFolders,
 ];

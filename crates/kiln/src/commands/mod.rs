@@ -7,6 +7,7 @@ pub(crate) mod export;
 pub(crate) mod inspect;
 pub(crate) mod models;
 pub(crate) mod monitor;
+pub(crate) mod pack;
 pub(crate) mod predict;
 pub(crate) mod preview;
 pub(crate) mod train;
