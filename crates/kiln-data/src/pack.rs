@@ -35,7 +35,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::{Dataset, Opened};
-use crate::decode::DecodeLimits;
+use crate::decode::DecodeOptions;
 use crate::error::DataError;
 use crate::loader::{OnError, Skipped};
 use crate::order::EpochOrder;
@@ -63,7 +63,7 @@ pub struct PackConfig {
     /// What to do about a file that isn't a usable picture. Default: leave it out and report it.
     pub on_error: OnError,
     /// What a file may cost.
-    pub decode: DecodeLimits,
+    pub decode: DecodeOptions,
 }
 
 impl Default for PackConfig {
@@ -74,7 +74,7 @@ impl Default for PackConfig {
             shard_bytes: 256 << 20,
             seed: 0,
             on_error: OnError::Skip,
-            decode: DecodeLimits::default(),
+            decode: DecodeOptions::default(),
         }
     }
 }

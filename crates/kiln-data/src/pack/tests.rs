@@ -115,7 +115,7 @@ fn small_jpegs_keep_their_bytes_and_all_else_is_encoded_the_right_way_up() {
         if sample == 0 {
             assert_eq!(content.bytes(), turned);
         }
-        let image = rgb_from_bytes(content.bytes(), &DecodeLimits::default()).expect("a JPEG");
+        let image = rgb_from_bytes(content.bytes(), &DecodeOptions::default()).expect("a JPEG");
         let expected = [(40, 60), (60, 40), (30, 20), (80, 40)][sample];
         assert_eq!((image.width, image.height), expected, "sample {sample}");
         let far =
