@@ -65,7 +65,8 @@ pub use health::{
     SizeStatistics, SkippedFile, inspect, inspection_page,
 };
 pub use loader::{
-    EpochBatches, Loader, LoaderConfig, LoaderCounters, OnError, Sampling, Shard, Skipped, StageCounters,
+    Bound, EpochBatches, Feed, Loader, LoaderConfig, LoaderCounters, LoaderReport, MeasureConfig, OnError, Sampling,
+    Shard, Skipped, StageCounters, WorkerShares,
 };
 pub use nearest_name::with_nearest_name;
 pub use order::EpochOrder;

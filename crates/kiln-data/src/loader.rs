@@ -25,6 +25,7 @@
 mod cache;
 mod counters;
 mod epoch;
+mod measure;
 mod plan;
 mod queue;
 mod sampling;
@@ -40,6 +41,7 @@ use serde::{Deserialize, Serialize};
 use cache::Cache;
 pub use counters::{LoaderCounters, StageCounters};
 pub use epoch::EpochBatches;
+pub use measure::{Bound, Feed, LoaderReport, MeasureConfig, WorkerShares};
 use plan::Plan;
 pub(crate) use queue::Queue;
 use sampling::{EpochSamples, Sampler};

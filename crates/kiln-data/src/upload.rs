@@ -6,7 +6,9 @@
 //! on the device; the one after it isn't begun, so two batches of bytes are on the device at once.
 //!
 //! The bytes travel as one flat tensor of `u32` words: WGSL has no `u8`, and CUDA would pad each row of three.
-//! burn copies them once more on the host, because a `Vec<u8>` isn't aligned for words.
+//! burn copies them once more on the host, because a `Vec<u8>` isn't aligned for words. On CUDA that copy lies in pinned
+//! memory and the transfer doesn't wait, without our doing, for batches below 100 MB (cubecl-server's `STAGE_MAX`); wgpu has no
+//! pinned memory to offer. burn's `Device::staging` would pin larger ones, but blocks the device's queue meanwhile.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -48,13 +48,20 @@
 
 mod adam;
 mod atomic_file;
+mod calibration;
 mod checkpoint;
+mod confusion;
+mod ema;
+mod epoch_files;
 mod error;
+mod evaluate;
 mod grad_cam;
 mod lamb;
 mod lars;
 mod loss;
+mod lr_find;
 mod metrics;
+mod muon;
 mod optimizer;
 mod predict;
 mod recipe;
@@ -66,24 +73,33 @@ mod schedule;
 mod sgd;
 mod starts;
 mod stop;
+mod swa;
+mod tensorboard;
 mod throughput;
 mod trained_model;
 mod trainer;
 mod verdict;
+mod weight_average;
 
 pub use adam::{Adam, AdamState, Decay};
+pub use calibration::Calibration;
 pub use checkpoint::{Checkpoint, Checkpoints, Found, ResumeFrom, RunState};
+pub use confusion::{ClassFigures, ConfusionMatrix};
+pub use ema::Ema;
 pub use error::{Damaged, TrainError};
+pub use evaluate::{Answer, ClassResult, ConfidenceLevel, Confused, EvaluateConfig, Evaluation, evaluate};
 pub use grad_cam::HeatMap;
 pub use lamb::Lamb;
 pub use lars::{Lars, LarsState};
-pub use loss::{cross_entropy, cross_entropy_soft};
-pub use metrics::{Meter, MeterError, StepId, Totals};
+pub use loss::{Loss, cross_entropy, cross_entropy_soft};
+pub use lr_find::{LrCurve, LrPoint, LrSweep, lr_find};
+pub use metrics::{Answers, Meter, MeterError, StepId, Totals};
+pub use muon::{Muon, MuonState};
 pub use optimizer::{ModelOptimizer, StateError};
 pub use predict::{Guess, read_pictures, top_k};
 pub use recipe::{
-    AugmentConfig, DataConfig, LossConfig, ModelConfig, OptimizerConfig, OptimizerKind, Recipe, RunConfig,
-    ScheduleConfig, ScheduleKind,
+    AugmentConfig, BestBy, DataConfig, EmaConfig, LossConfig, LossKind, ModelConfig, OptimizerConfig, OptimizerKind,
+    ProgressiveResize, Recipe, RunConfig, ScheduleConfig, ScheduleKind, Setting, SwaConfig, ValidationConfig,
 };
 pub use report::{
     Best, EpochMetrics, EpochReport, Observer, Resumed, Started, StepReport, Stopped, Summary, ValidationReport,
@@ -94,8 +110,15 @@ pub use schedule::{AfterWarmup, Anneal, Curve, OneCycle, Phases, Schedule, Warmu
 pub use sgd::{Residence, Sgd, SgdState};
 pub use starts::{Start, StartRecorder};
 pub use stop::StopFlag;
+pub use swa::Swa;
+pub use tensorboard::{Event, EventFile, What};
 pub use trained_model::{OpenModel, TrainedModel};
 pub use trainer::Trainer;
+pub use weight_average::{AverageRule, WeightAverage};
 
 #[cfg(test)]
 mod golden;
+#[cfg(test)]
+mod golden_run;
+#[cfg(test)]
+mod shipped_recipes;

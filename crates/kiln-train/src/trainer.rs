@@ -13,9 +13,10 @@ mod begin;
 mod reports;
 
 use crate::checkpoint::ResumeFrom;
+use crate::epoch_files::EpochFiles;
 use crate::error::TrainError;
-use crate::loss::{cross_entropy, cross_entropy_soft};
-use crate::metrics::{Meter, StepId, Totals};
+use crate::loss::{Loss, cross_entropy};
+use crate::metrics::{Answers, Meter, StepId, Totals};
 use crate::optimizer::ModelOptimizer;
 use crate::recipe::Recipe;
 use crate::report::{Best, EpochMetrics, EpochReport, Observer, Resumed, Summary, ValidationReport};
@@ -24,9 +25,10 @@ use crate::schedule::Schedule;
 use crate::sgd::Residence;
 use crate::stop::StopFlag;
 use crate::throughput::Throughput;
+use crate::weight_average::WeightAverage;
 use burn::module::Module;
-use burn::tensor::Device;
-use kiln_data::{Augment, DeviceBatches, Loader, Skipped};
+use burn::tensor::{Device, Tensor};
+use kiln_data::{Augment, DeviceBatches, Loader, LoaderCounters, Skipped};
 use kiln_device::{Glance, PciAddress};
 use kiln_model::ResNet;
 use std::path::PathBuf;
@@ -47,9 +49,9 @@ pub struct Trainer {
     residence: Residence,
     classes: Vec<String>,
     train: Loader,
-    train_augment: Augment,
     val: Loader,
     val_augment: Augment,
+    loss: Loss,
     schedule: Schedule,
     folder: RunFolder,
     resume: Option<ResumeFrom>,
@@ -60,6 +62,9 @@ pub struct Trainer {
 struct Run {
     model: ResNet,
     optimizer: ModelOptimizer,
+    /// Averaged weights, if the recipe keeps some: what is validated and called the best.
+    average: Option<WeightAverage>,
+    files: EpochFiles,
     num_epochs_done: usize,
     num_steps_done: u64,
     best: Option<Best>,
@@ -86,6 +91,8 @@ struct Trained {
     secs: f64,
     images_per_sec: f64,
     data_wait_fraction: f64,
+    /// What the loader did.
+    loader: Box<LoaderCounters>,
     /// What the card said in the epoch's middle.
     alerts: Vec<String>,
 }
@@ -93,6 +100,7 @@ struct Trained {
 /// A validation.
 struct Validated {
     totals: Totals,
+    answers: Answers,
     skipped: Vec<Skipped>,
     secs: f64,
 }
@@ -107,7 +115,7 @@ impl Trainer {
     pub fn run(self, model: ResNet, observer: &mut dyn Observer) -> Result<Summary, TrainError> {
         let mut run = self.begin(model)?;
         observer.started(&self.started(&run));
-        while run.num_epochs_done < self.recipe.run.epochs {
+        while run.num_epochs_done < self.recipe.run.epochs && !self.gives_up(&run) {
             let outcome;
             (run, outcome) = self.train_epoch(run, observer)?;
             match outcome {
@@ -125,7 +133,8 @@ impl Trainer {
     /// One pass over the training images.
     fn train_epoch(&self, mut run: Run, observer: &mut dyn Observer) -> Result<(Run, Outcome), TrainError> {
         let begin = Instant::now();
-        let mut batches = self.batches(&self.train, &self.train_augment, run.num_epochs_done);
+        let augment = self.recipe.augment.training_in(run.num_epochs_done);
+        let mut batches = self.batches(&self.train, &augment, run.num_epochs_done);
         let mut meter = self.meter();
         let mut speed = Throughput::new(run.warmup_left);
         let (mut step, mut lr) = (0, 0.0);
@@ -138,14 +147,20 @@ impl Trainer {
             lr = self.schedule.lr(run.num_steps_done);
             step += 1;
 
-            // Smoothed already, and of two labels where images are mixed.
-            let soft_targets = batch.soft_targets(self.classes.len(), self.recipe.loss.label_smoothing);
+            // Of two labels where images are mixed; the loss smooths them.
+            let soft_targets = batch.soft_targets(self.classes.len(), 0.0);
             let main_targets = batch.main_targets();
             let logits = run.model.forward(batch.images);
-            let loss = cross_entropy_soft(logits.clone(), soft_targets, 0.0);
+            let loss = self.loss.of(logits.clone(), soft_targets);
             let gradients = loss.backward();
+            if let Some(momentum) = self.schedule.momentum(run.num_steps_done) {
+                run.optimizer.set_momentum(momentum);
+            }
             run.model = run.optimizer.step(lr, run.model, gradients);
             run.num_steps_done += 1;
+            if let Some(average) = &mut run.average {
+                average.after_step(run.num_steps_done, &run.model);
+            }
 
             if step == self.train.num_batches().div_ceil(2) {
                 glance = self.pci_address.map(Glance::at);
@@ -159,6 +174,9 @@ impl Trainer {
             observer.step(&self.step_report(&run, StepId { step, lr }, &meter, &speed, waited));
         }
         meter.read().map_err(|error| self.meter_error(error, TRAINING, &run))?;
+        if let Some(average) = &mut run.average {
+            average.after_epoch(run.num_epochs_done as u64 + 1, &run.model);
+        }
         let secs = begin.elapsed().as_secs_f64();
         speed.finish(meter.totals().num_samples, secs);
         run.warmup_left = speed.warmup_left();
@@ -169,6 +187,7 @@ impl Trainer {
             secs,
             images_per_sec: speed.epoch_images_per_sec(),
             data_wait_fraction: batches.wait_secs() / secs,
+            loader: Box::new(batches.counters()),
             alerts: glance.map_or_else(Vec::new, |glance| glance.alerts()),
         };
         Ok((run, Outcome::Trained(trained)))
@@ -179,14 +198,14 @@ impl Trainer {
     /// `lr` is that of the last step, for the message if the loss isn't finite.
     fn validate(&self, run: &Run, lr: f64, observer: &mut dyn Observer) -> Result<Validated, TrainError> {
         let begin = Instant::now();
-        let model = run.model.valid();
+        let model = run.judged_model();
         let mut batches = self.batches(&self.val, &self.val_augment, 0);
         let mut meter = self.meter();
         for (step, batch) in (1..).zip(batches.by_ref()) {
             let batch = batch?;
-            let logits = model.forward(batch.images);
+            let logits = self.judge(&model, batch.images);
             let loss = cross_entropy(logits.clone(), batch.targets.clone(), 0.0);
-            meter.push(StepId { step, lr }, loss, logits, batch.targets);
+            meter.push_answers(StepId { step, lr }, loss, logits, batch.targets, &batch.labels);
             if meter.is_due() {
                 meter.read().map_err(|error| self.meter_error(error, VALIDATION, run))?;
             }
@@ -195,7 +214,8 @@ impl Trainer {
         }
         meter.read().map_err(|error| self.meter_error(error, VALIDATION, run))?;
         let secs = begin.elapsed().as_secs_f64();
-        Ok(Validated { totals: meter.totals(), skipped: batches.skipped(), secs })
+        let (totals, answers) = (meter.totals(), meter.answers().clone());
+        Ok(Validated { totals, answers, skipped: batches.skipped(), secs })
     }
 
     /// Counts the epoch as done and writes its record, its checkpoint and, if it is the best so far, its model.
@@ -205,18 +225,38 @@ impl Trainer {
         run.num_steps_done = (run.num_epochs_done * self.train.num_batches()) as u64;
         let skipped = [trained.skipped.as_slice(), &validated.skipped].concat();
         let metrics = self.metrics(run, &trained, &validated, skipped.len());
-        let best = run.best.is_none_or(|best| metrics.val_top1 > best.val_top1);
+        let score = self.recipe.validation.best_by.score(&metrics);
+        let best = run.best.is_none_or(|best| score > best.score());
         if best {
-            run.best = Some(Best { epoch: metrics.epoch, val_top1: metrics.val_top1 });
+            run.best = Some(Best { epoch: metrics.epoch, val_top1: metrics.val_top1, score: Some(score) });
         }
         run.metrics += &metrics_line(&metrics)?;
         run.last = Some(metrics.clone());
 
         self.folder.write_metrics(&run.metrics)?;
+        run.files.write_epoch(&metrics, &run.metrics)?;
+        if best {
+            run.files.write_classes(&validated.answers.confusion, &self.classes)?;
+        }
         let checkpoint = self.checkpoint(run);
         let checkpoint = self.folder.checkpoints().write(&checkpoint, self.recipe.run.keep_checkpoints)?;
         run.checkpoint = Some(checkpoint.clone());
         Ok(EpochReport { metrics, num_epochs: self.recipe.run.epochs, best, checkpoint, skipped })
+    }
+
+    /// Logits of validation images, with the recipe's `flip` of them and their mirror images together.
+    fn judge(&self, model: &ResNet, images: Tensor<4>) -> Tensor<2> {
+        match self.recipe.validation.flip {
+            true => (model.forward(images.clone()) + model.forward(images.flip([3]))).div_scalar(2.0),
+            false => model.forward(images),
+        }
+    }
+
+    /// Whether no epoch has been better for as long as the recipe is patient.
+    fn gives_up(&self, run: &Run) -> bool {
+        let patience = self.recipe.validation.patience;
+        let since_best = run.best.map_or(0, |best| run.num_epochs_done.saturating_sub(best.epoch));
+        patience > 0 && since_best >= patience
     }
 
     fn batches(&self, loader: &Loader, augment: &Augment, epoch: usize) -> DeviceBatches {
@@ -225,6 +265,16 @@ impl Trainer {
 
     fn meter(&self) -> Meter {
         Meter::new(self.classes.len(), self.residence == Residence::Host)
+    }
+}
+
+impl Run {
+    /// The weights that count: the averaged ones, once there are some.
+    fn judged_model(&self) -> ResNet {
+        match self.average.as_ref().filter(|average| average.has_begun()) {
+            Some(average) => average.model(&self.model),
+            None => self.model.valid(),
+        }
     }
 }
 

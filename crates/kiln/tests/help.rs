@@ -6,17 +6,24 @@ mod support;
 use support::{kiln, outcome};
 
 /// The subcommands whose `--help` ends with examples and exit codes.
-const COMMANDS: [&[&str]; 12] = [
+const COMMANDS: [&[&str]; 19] = [
+    &["bench", "loader"],
     &["completions"],
     &["devices"],
     &["doctor"],
+    &["eval"],
     &["export"],
     &["inspect"],
+    &["lr-find"],
     &["man"],
     &["models"],
     &["monitor"],
     &["pack"],
     &["predict"],
+    &["recipes"],
+    &["report"],
+    &["resume"],
+    &["train"],
     &["weights"],
     &[],
 ];

@@ -256,7 +256,7 @@ impl Queue {
     }
 
     pub(crate) fn counters(&self) -> LoaderCounters {
-        self.costs.now(lock(&self.skipped).len(), lock(&self.state).num_workers)
+        self.costs.now(lock(&self.skipped).len(), lock(&self.state).effort.workers)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use super::{Run, Trainer};
 use crate::checkpoint::{ResumeFrom, described};
+use crate::epoch_files::EpochFiles;
 use crate::error::TrainError;
+use crate::loss::Loss;
 use crate::optimizer::ModelOptimizer;
 use crate::recipe::Recipe;
 use crate::resume::{Expected, origin};
@@ -10,9 +12,10 @@ use crate::run_folder::RunFolder;
 use crate::sgd::Residence;
 use crate::stop::StopFlag;
 use crate::throughput::WARMUP_STEPS;
+use crate::weight_average::WeightAverage;
 use burn::module::Module;
 use kiln_data::{Loader, Splits};
-use kiln_device::{Backend, OpenDevice};
+use kiln_device::OpenDevice;
 use kiln_model::ResNet;
 use std::path::Path;
 
@@ -29,16 +32,16 @@ impl Trainer {
         recipe.validate()?;
         let classes = data.train.classes().to_vec();
         assert_eq!(classes, data.val.classes(), "both splits have the classes that training defines");
+        recipe.check_classes(classes.len())?;
+        let loss = Loss::new(&recipe.loss, data.train.as_ref(), &device.device.clone().without_autodiff());
         let train = Loader::new(data.train, recipe.data.train_loader(recipe.run.seed))?;
         let val = Loader::new(data.val, recipe.data.val_loader())?;
-        let (train_augment, val_augment) = (recipe.augment.training(), recipe.augment.validation());
+        let val_augment = recipe.augment.validation();
         let batch_size = recipe.data.batch_size.min(train.num_samples());
-        recipe.model.resnet(classes.len()).validate_batch(batch_size, train_augment.size)?;
-        let schedule = recipe.schedule.schedule(recipe.optimizer.lr, recipe.run.epochs, train.num_batches());
-        let residence = match device.backend {
-            Backend::Cpu => Residence::Host,
-            _ => Residence::Device,
-        };
+        // The first epoch has the smallest images.
+        recipe.model.resnet(classes.len()).validate_batch(batch_size, recipe.augment.training_in(0).size)?;
+        let schedule = recipe.lr_schedule(train.num_batches());
+        let residence = Residence::of(device.backend);
         Ok(Self {
             recipe,
             device: device.device.clone().without_autodiff(),
@@ -48,9 +51,9 @@ impl Trainer {
             residence,
             classes,
             train,
-            train_augment,
             val,
             val_augment,
+            loss,
             schedule,
             folder: RunFolder::new(output),
             resume: None,
@@ -82,9 +85,13 @@ impl Trainer {
 
         let model = model.freeze_parts(&self.recipe.model.freeze).fork(&self.device).train();
         let optimizer = ModelOptimizer::new(&self.recipe.optimizer, model.parameter_names(), self.residence);
+        self.folder.prepare(&self.recipe)?;
+        let num_steps_done = found.as_ref().map_or(0, |found| found.checkpoint.state.num_steps_done);
         let mut run = Run {
             model,
             optimizer,
+            average: self.recipe.average_rule(self.train.num_batches()).map(WeightAverage::new),
+            files: EpochFiles::new(self.folder.path(), num_steps_done),
             num_epochs_done: 0,
             num_steps_done: 0,
             best: None,
@@ -106,7 +113,6 @@ impl Trainer {
             run.metrics = checkpoint.metrics;
             run.checkpoint = Some(found.path);
         }
-        self.folder.prepare(&self.recipe)?;
         self.folder.write_metrics(&run.metrics)?;
         Ok(run)
     }
