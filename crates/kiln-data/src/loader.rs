@@ -110,7 +110,7 @@ impl LoaderConfig {
 }
 
 /// A file that was left out of an epoch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Path within the data set.
     pub name: String,

@@ -10,7 +10,7 @@
 //!                         │ backward       (burn)
 //!                         │ optimizer.rs   SGD, AdamW, ...; schedule.rs gives the learning rate of the step
 //!                         │ metrics.rs     loss, top-1, top-5; the only wait for the device
-//!                         ▼ checkpoint.rs  after each epoch: weights, optimiser, record, checksums
+//!                         ▼ checkpoint.rs  every few minutes and epochs: weights, optimiser, record, checksums
 //! ```
 //!
 //! Begin reading at `trainer.rs`: the loop is one screen.
@@ -48,13 +48,20 @@
 
 mod adam;
 mod atomic_file;
+mod batch_fit;
 mod checkpoint;
+mod divergence;
 mod error;
+mod failure;
 mod lamb;
 mod lars;
 mod loss;
+mod loss_scale;
 mod metrics;
+mod micro_batch;
 mod optimizer;
+mod position;
+mod precision;
 mod recipe;
 mod report;
 mod resume;
@@ -66,21 +73,26 @@ mod stop;
 mod throughput;
 mod trainer;
 mod verdict;
+mod watchdog;
 
 pub use adam::{Adam, AdamState, Decay};
-pub use checkpoint::{Checkpoint, Checkpoints, Found, ResumeFrom, RunState};
+pub use batch_fit::largest_batch;
+pub use checkpoint::{Checkpoint, Checkpoints, Found, ResumeFrom, RunState, UnderWay};
 pub use error::{Damaged, TrainError};
 pub use lamb::Lamb;
 pub use lars::{Lars, LarsState};
 pub use loss::{cross_entropy, cross_entropy_soft};
+pub use loss_scale::LossScale;
 pub use metrics::{Meter, MeterError, StepId, Totals};
 pub use optimizer::{ModelOptimizer, StateError};
+pub use position::Position;
+pub use precision::Precision;
 pub use recipe::{
     AugmentConfig, DataConfig, LossConfig, ModelConfig, OptimizerConfig, OptimizerKind, Recipe, RunConfig,
     ScheduleConfig, ScheduleKind,
 };
 pub use report::{
-    Best, EpochMetrics, EpochReport, Observer, Resumed, Started, StepReport, Stopped, Summary, ValidationReport,
+    Best, EpochMetrics, EpochReport, Notice, Observer, Resumed, Started, StepReport, Stopped, Summary, ValidationReport,
 };
 pub use rmsprop::{RmsProp, RmsPropState};
 pub use run_folder::RunFolder;

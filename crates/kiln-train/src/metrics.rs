@@ -10,6 +10,7 @@
 //! Not done here: per-class figures and calibration (issue 7).
 
 use burn::tensor::{Int, Tensor};
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// The k of the second accuracy, or the number of classes if that is smaller.
@@ -45,7 +46,7 @@ pub struct StepId {
 }
 
 /// Sums over the steps read so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
     /// Sum of the losses of the samples.
     pub loss_sum: f64,
@@ -85,6 +86,12 @@ impl Meter {
             last_read: Instant::now(),
             totals: Totals::default(),
         }
+    }
+
+    /// Goes on with the sums of an epoch that was interrupted.
+    pub fn with_totals(mut self, totals: Totals) -> Self {
+        self.totals = totals;
+        self
     }
 
     /// Takes the numbers of a step; launches a few small kernels and doesn't wait.

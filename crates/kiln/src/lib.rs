@@ -14,6 +14,7 @@ mod interrupt;
 mod logging;
 mod outcome;
 mod progress;
+mod restart;
 mod run_defaults;
 mod train_args;
 
@@ -25,5 +26,6 @@ pub use kiln_train as train;
 pub use logging::log_to_stderr;
 pub use outcome::Outcome;
 pub use progress::TerminalProgress;
+pub use restart::restart_after;
 pub use run_defaults::RunDefaults;
-pub use train_args::{Parts, TrainArgs};
+pub use train_args::{BatchSize, Parts, TrainArgs};

@@ -1,7 +1,7 @@
 //! `kiln train`: trains a ResNet on a folder of pictures.
 
 use clap::Args;
-use kiln::{Outcome, TerminalProgress, TrainArgs, stop_on_ctrl_c};
+use kiln::{Outcome, TerminalProgress, TrainArgs, restart_after, stop_on_ctrl_c};
 use kiln_train::Trainer;
 use std::io::Write;
 use std::process::ExitCode;
@@ -17,10 +17,13 @@ pub(crate) fn run(args: &Train) -> anyhow::Result<ExitCode> {
     let options = &args.options;
     let device = kiln_device::open(&options.device)?;
     let data = options.open_data()?;
-    let (recipe, why) = options.recipe(&device)?;
+    let (mut recipe, why) = options.recipe(&device)?;
     eprintln!("recipe   {why}");
 
     let output = options.output(&recipe)?;
+    if let Some(found) = options.fit_batch(&mut recipe, &data, &device, &output)? {
+        eprintln!("batch    {found}");
+    }
     let (model, loaded) = options.model(&recipe, data.train.classes(), &device)?;
     if let Some(report) = loaded {
         eprintln!("weights  {report}");
@@ -29,7 +32,10 @@ pub(crate) fn run(args: &Train) -> anyhow::Result<ExitCode> {
     if let Some(from) = &options.resume {
         trainer = trainer.resume(from.clone());
     }
-    let summary = trainer.run(model, &mut TerminalProgress::new())?;
+    let summary = match trainer.run(model, &mut TerminalProgress::new()) {
+        Ok(summary) => summary,
+        Err(error) => return restart_after(error, &output),
+    };
     let outcome = Outcome(&summary);
     write!(std::io::stdout().lock(), "{outcome}")?;
     Ok(outcome.exit_code())
