@@ -33,7 +33,7 @@ impl ImageSlot {
 
 /// A decoded batch in host memory: bytes, still of different sizes.
 ///
-/// `images`, `labels` and `samples` have one entry per image, in the order of the epoch.
+/// `images`, `labels`, `samples` and `draws` have one entry per image, in the order of the epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostBatch {
     /// RGB8 of all images, each at its slot; the length is a multiple of four, gaps are zero.
@@ -42,8 +42,11 @@ pub struct HostBatch {
     pub images: Vec<ImageSlot>,
     /// Class index of each image.
     pub labels: Vec<u32>,
-    /// Index of each image in its data set: with seed and epoch it determines every random draw.
+    /// Index of each image in its data set.
     pub samples: Vec<u64>,
+    /// What determines every random draw of an image, with seed and epoch: its index, or another number where the same
+    /// image may come twice in an epoch.
+    pub draws: Vec<u64>,
     /// Epoch the batch belongs to, from 0.
     pub epoch: u32,
 }
@@ -54,11 +57,19 @@ impl HostBatch {
         Self { epoch, ..Self::default() }
     }
 
-    /// Appends one image: a copy of its bytes.
+    /// Appends one image: a copy of its bytes. Its random draws are those of its index.
     ///
     /// # Panics
     /// If `image.pixels` isn't `width * height * 3` bytes.
     pub fn push(&mut self, image: &RgbImage, label: u32, sample: u64) {
+        self.push_drawn(image, label, sample, sample);
+    }
+
+    /// Appends one image whose random draws are those of `draw`.
+    ///
+    /// # Panics
+    /// As [`push`](Self::push).
+    pub fn push_drawn(&mut self, image: &RgbImage, label: u32, sample: u64, draw: u64) {
         let slot = ImageSlot { offset: self.pixels.len(), width: image.width, height: image.height };
         assert_eq!(image.pixels.len(), slot.num_bytes(), "an RGB image of {}x{}", image.width, image.height);
         self.pixels.extend_from_slice(&image.pixels);
@@ -66,6 +77,7 @@ impl HostBatch {
         self.images.push(slot);
         self.labels.push(label);
         self.samples.push(sample);
+        self.draws.push(draw);
     }
 
     /// Number of images.
@@ -99,9 +111,11 @@ pub struct DeviceBatch {
     pub labels: Vec<u32>,
     /// Index of each image in its data set.
     pub samples: Vec<u64>,
+    /// What determines every random draw of an image, see [`HostBatch::draws`].
+    pub draws: Vec<u64>,
     /// Epoch the batch belongs to, from 0.
     pub epoch: u32,
-    /// What to do to each image, drawn from seed, epoch and sample index.
+    /// What to do to each image, drawn from seed, epoch and `draws`.
     pub programs: Vec<Program>,
     /// What each image is mixed with; empty if nothing is mixed.
     pub mixes: Vec<Mix>,

@@ -28,6 +28,7 @@
 
 mod augment;
 mod batch;
+mod byte_size;
 mod dataset;
 mod decode;
 mod error;
@@ -47,11 +48,14 @@ pub use augment::{
     TrivialAugmentWide, augment,
 };
 pub use batch::{Batch, DeviceBatch, HostBatch, ImageSlot};
+pub use byte_size::{ByteSize, ByteSizeError};
 pub use dataset::image_folder::ImageFolder;
 pub use dataset::{Dataset, OpenOptions, Sample, Splits, open, scenes};
 pub use decode::{DecodeError, DecodeLimits, ImageFormat, RgbImage, rgb_from_bytes};
 pub use error::DataError;
-pub use loader::{EpochBatches, Loader, LoaderConfig, LoaderCounters, OnError, Skipped};
+pub use loader::{
+    EpochBatches, Loader, LoaderConfig, LoaderCounters, OnError, Sampling, Shard, Skipped, StageCounters,
+};
 pub use nearest_name::with_nearest_name;
 pub use order::EpochOrder;
 pub use preview::{Preview, PreviewConfig, preview_grid};

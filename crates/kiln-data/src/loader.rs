@@ -1,9 +1,11 @@
 //! Reads and decodes an epoch on several threads and delivers it in order, as batches of bytes.
 //!
-//! In: a [`Dataset`]. Out: [`HostBatch`]es, the same for any number of workers.
+//! In: a [`Dataset`]. Out: [`HostBatch`](crate::HostBatch)es, the same for any number of workers.
 //!
-//! A batch covers a fixed range of positions of the epoch's order, so that any batch can be named without
-//! reading those before it. The workers and the bound on memory are in `loader/queue.rs`.
+//! A batch covers a fixed range of positions of the epoch's order, so that an epoch can begin at any batch without reading
+//! those before it, and beginning takes the same moment for ten samples as for millions: `loader/plan.rs` computes the
+//! range, `loader/sampling.rs` the sample at a position. The batches of an epoch are in `loader/epoch.rs`, the workers and
+//! the bound on memory in `loader/queue.rs`.
 //!
 //! **Damaged files** ([`OnError::Skip`]) are left out, counted and named; their batch is that much shorter, and
 //! one of which nothing is left is passed over.
@@ -14,24 +16,39 @@
 //! [`EpochBatches::skipped`]; an unshuffled one (validation) delivers it. Only a data set of one image or a
 //! batch size of one gives a batch of one in training.
 //!
-//! Not done here: decoding (`decode.rs`), copies to a device (`upload.rs`), a cache of decoded pictures.
+//! **Adapting** (`loader/tuning.rs`): how many threads decode, unless the options say, and how far they read ahead follows
+//! from who waits for whom, and is told as an `info` event. **Cache** (`loader/cache.rs`): decoded pictures stay in memory
+//! as far as a budget allows. Neither changes what a batch holds.
+//!
+//! Not done here: decoding (`decode.rs`), copies to a device (`upload.rs`).
 
+mod cache;
+mod counters;
+mod epoch;
+mod plan;
 mod queue;
+mod sampling;
+mod shorter_side;
+mod tuning;
+mod weighted;
 
-use std::io;
-use std::ops::Range;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 use serde::{Deserialize, Serialize};
 
+use cache::Cache;
+pub use counters::{LoaderCounters, StageCounters};
+pub use epoch::EpochBatches;
+use plan::Plan;
 pub(crate) use queue::Queue;
+use sampling::{EpochSamples, Sampler};
+pub use sampling::{Sampling, Shard};
+use tuning::Tuning;
 
-use crate::batch::HostBatch;
 use crate::dataset::Dataset;
 use crate::decode::DecodeLimits;
 use crate::error::DataError;
-use crate::order::EpochOrder;
 
 /// More threads than any machine has cores; beyond it a typing error starts threads until the system gives up.
 const MAX_WORKERS: usize = 1024;
@@ -48,24 +65,34 @@ pub enum OnError {
 }
 
 /// How an epoch is read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoaderConfig {
     /// Images in a batch. Default 32.
     pub batch_size: usize,
-    /// Decoding threads; 0, the default, takes one per core.
+    /// Decoding threads; 0, the default, begins with one per core and adapts.
     pub workers: usize,
     /// Random order of the samples, another one each epoch. Default true; false for validation.
     pub shuffle: bool,
     /// Determines the order together with the epoch. Default 0.
     pub seed: u64,
-    /// Leave out a last batch that isn't full, unless it is the only one. Default false.
+    /// How the samples of a shuffled epoch are chosen. Default: each exactly once.
+    pub sampling: Sampling,
+    /// The part of every epoch that this process takes. Default: all of it.
+    pub shard: Shard,
+    /// Leave out a last batch that isn't full, unless it is the only one, and the samples that can't be dealt out evenly
+    /// to the processes of `shard`. Default false.
     pub drop_last: bool,
     /// End every epoch after this many batches. Default `None`: never.
     pub limit_batches: Option<usize>,
-    /// Bytes that decoded pictures may take while they wait for their turn. Default 256 MiB: two batches of 256
-    /// pictures of 500x375.
+    /// Most bytes that decoded pictures may take while they wait for their turn; a quarter at first, and as many as it
+    /// turns out to need. Default 256 MiB: two batches of 256 pictures of 500x375.
     pub queue_bytes: usize,
+    /// Bytes of memory for decoded pictures that later epochs take from there instead of decoding them again. Default 0.
+    pub cache_bytes: usize,
+    /// Shrink pictures whose shorter side is longer than this many pixels right after decoding, in the cache and beside
+    /// it. Default 0: leave them as they are.
+    pub shorter_side: u32,
     /// What to do with a damaged file. Default: skip it.
     pub on_error: OnError,
     /// What a file may cost.
@@ -79,9 +106,13 @@ impl Default for LoaderConfig {
             workers: 0,
             shuffle: true,
             seed: 0,
+            sampling: Sampling::EverySample,
+            shard: Shard::default(),
             drop_last: false,
             limit_batches: None,
             queue_bytes: 256 << 20,
+            cache_bytes: 0,
+            shorter_side: 0,
             on_error: OnError::Skip,
             decode: DecodeLimits::default(),
         }
@@ -118,45 +149,36 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// What an epoch has cost so far. Seconds of different threads add up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct LoaderCounters {
-    /// Pictures decoded.
-    pub images: u64,
-    /// Files left out.
-    pub skipped: u64,
-    /// Encoded bytes read.
-    pub encoded_bytes: u64,
-    /// Decoded bytes, three a pixel.
-    pub decoded_bytes: u64,
-    /// Seconds spent in [`Dataset::sample`], over all workers.
-    pub read_secs: f64,
-    /// Seconds spent decoding, over all workers.
-    pub decode_secs: f64,
-    /// Seconds [`EpochBatches::next`] waited for a picture.
-    pub wait_secs: f64,
-}
-
 /// Delivers epochs of a data set.
 pub struct Loader {
     dataset: Arc<dyn Dataset>,
     config: LoaderConfig,
+    sampler: Sampler,
+    plan: Plan,
+    cache: Option<Arc<Cache>>,
+    tuning: Arc<Tuning>,
 }
 
 impl Loader {
-    /// Checks the options; starts nothing.
+    /// Checks the options and makes the tables of weighted sampling, if asked for; starts nothing.
     ///
     /// # Errors
     /// [`DataError::Config`] with every problem, also if the data set is empty.
     pub fn new(dataset: Arc<dyn Dataset>, config: LoaderConfig) -> Result<Self, DataError> {
         let mut problems = config.validate().err().unwrap_or_default();
-        if dataset.is_empty() {
-            problems.push("the data set has no images".into());
+        match dataset.is_empty() {
+            true => problems.push("the data set has no images".into()),
+            false => problems.extend(sampling::problems(dataset.as_ref(), &config)),
         }
-        match problems.is_empty() {
-            true => Ok(Self { dataset, config }),
-            false => Err(DataError::Config { what: "loader options", problems }),
+        if !problems.is_empty() {
+            return Err(DataError::Config { what: "loader options", problems });
         }
+        let sampler = Sampler::new(dataset.as_ref(), &config.sampling);
+        let plan = Plan::new(config.shard.num_positions(dataset.len(), config.drop_last), &config);
+        let cache = (config.cache_bytes > 0).then(|| Arc::new(Cache::new(config.cache_bytes)));
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let tuning = Arc::new(Tuning::new(config.workers, cores, config.queue_bytes));
+        Ok(Self { dataset, config, sampler, plan, cache, tuning })
     }
 
     /// The data set the batches come from.
@@ -171,195 +193,29 @@ impl Loader {
 
     /// Batches in an epoch in which no file is damaged.
     pub fn num_batches(&self) -> usize {
-        self.batches().len()
+        self.plan.num_batches()
     }
 
     /// Images in an epoch in which no file is damaged.
     pub fn num_samples(&self) -> usize {
-        self.batches().last().map_or(0, |range| range.end)
+        self.plan.num_positions()
     }
 
     /// Starts the workers on one epoch. Dropping the result stops them.
     pub fn epoch(&self, epoch: u32) -> EpochBatches {
-        let (num_samples, seed) = (self.dataset.len(), self.config.seed);
-        let order = match self.config.shuffle {
-            true => EpochOrder::shuffled(num_samples, seed, epoch),
-            false => EpochOrder::sequential(num_samples),
-        };
-        EpochBatches::start(self, epoch, order)
+        self.epoch_from(epoch, 0)
     }
 
-    /// The positions of each batch.
-    fn batches(&self) -> Vec<Range<usize>> {
-        let (num_samples, size) = (self.dataset.len(), self.config.batch_size);
-        let (full, rest) = (num_samples / size, num_samples % size);
-        let mut batches: Vec<_> = (0..full).map(|index| index * size..(index + 1) * size).collect();
-        match (batches.last_mut(), rest) {
-            (_, 0) => {}
-            (Some(_), _) if self.config.drop_last => {}
-            (Some(last), 1) => last.end += 1,
-            _ => batches.push(full * size..num_samples),
-        }
-        batches.truncate(self.config.limit_batches.unwrap_or(usize::MAX));
-        batches
+    /// Starts the workers on one epoch at its batch `step`, as if those before it had been taken; nothing of those is read.
+    ///
+    /// What a run has to keep to go on later is [`EpochBatches::next_step`]. A `step` behind the last gives no batch.
+    pub fn epoch_from(&self, epoch: u32, step: usize) -> EpochBatches {
+        let samples = EpochSamples::new(self.dataset.len(), self.sampler.clone(), &self.config, epoch);
+        EpochBatches::start(self, epoch, step, samples)
     }
 
     fn num_workers(&self, num_positions: usize) -> usize {
-        let wanted = match self.config.workers {
-            0 => thread::available_parallelism().map_or(1, usize::from),
-            workers => workers,
-        };
-        wanted.min(num_positions)
-    }
-}
-
-/// The batches of one epoch, in order.
-///
-/// After an error the iterator ends. Dropping it stops the workers: each finishes the picture in its hands.
-pub struct EpochBatches {
-    queue: Arc<Queue>,
-    batches: std::vec::IntoIter<Range<usize>>,
-    workers: Vec<JoinHandle<()>>,
-    epoch: u32,
-    /// Bytes of the largest batch so far: what the next one reserves.
-    batch_bytes: usize,
-    /// Something was returned: a batch or an error.
-    has_answered: bool,
-    /// Kept until the first call of `next`, because starting an epoch can't fail for its caller.
-    start_error: Option<DataError>,
-}
-
-impl EpochBatches {
-    fn start(loader: &Loader, epoch: u32, order: EpochOrder) -> Self {
-        let batches = loader.batches();
-        let num_positions = batches.last().map_or(0, |range| range.end);
-        let queue = Arc::new(Queue::new(loader, order, num_positions));
-        let mut started = Self {
-            queue,
-            batches: batches.into_iter(),
-            workers: Vec::new(),
-            epoch,
-            batch_bytes: 0,
-            has_answered: false,
-            start_error: None,
-        };
-        for index in 0..loader.num_workers(num_positions) {
-            let queue = started.queue.clone();
-            let builder = thread::Builder::new().name(format!("kiln-decode-{index}"));
-            match builder.spawn(move || queue.work()) {
-                Ok(worker) => started.workers.push(worker),
-                Err(error) => {
-                    started.cannot_start_more(&error);
-                    break;
-                }
-            }
-        }
-        started
-    }
-
-    /// Fewer workers than wanted are slower, none is an error.
-    fn cannot_start_more(&mut self, error: &io::Error) {
-        match self.workers.len() {
-            0 => self.start_error = Some(queue::worker_error(error.to_string())),
-            workers => tracing::warn!(%error, workers, "cannot start more decoding threads"),
-        }
-    }
-
-    /// The files left out so far, in the order of the epoch.
-    pub fn skipped(&self) -> Vec<Skipped> {
-        self.queue.skipped()
-    }
-
-    /// What the epoch has cost so far.
-    pub fn counters(&self) -> LoaderCounters {
-        self.queue.counters()
-    }
-
-    pub(crate) fn queue(&self) -> Arc<Queue> {
-        self.queue.clone()
-    }
-
-    /// Puts one batch together; `None` if nothing is left of it.
-    fn assemble(&mut self, positions: Range<usize>) -> Result<Option<HostBatch>, DataError> {
-        let mut batch = HostBatch::new(self.epoch);
-        batch.pixels.reserve_exact(self.batch_bytes);
-        for position in positions {
-            let sample = self.queue.sample(position);
-            match self.queue.take(position)? {
-                Ok(picture) => batch.push(&picture.image, picture.label, sample as u64),
-                Err(error) => self.leave_out(sample, error)?,
-            }
-        }
-        self.batch_bytes = self.batch_bytes.max(batch.pixels.len());
-        let config = self.queue.config();
-        if batch.len() == 1 && config.shuffle && config.batch_size > 1 && self.queue.num_positions() > 1 {
-            let reason = "the other files of its batch were skipped, and one image can't train BatchNorm";
-            self.queue.record_skip(batch.samples[0] as usize, reason.into());
-            return Ok(None);
-        }
-        Ok((!batch.is_empty()).then_some(batch))
-    }
-
-    /// Counts and names a damaged file, or passes the error on.
-    fn leave_out(&self, sample: usize, error: DataError) -> Result<(), DataError> {
-        if self.queue.config().on_error == OnError::Fail || !error.is_about_one_file() {
-            return Err(error);
-        }
-        let reason = match error {
-            DataError::Read { reason, .. } => reason.to_string(),
-            DataError::Decode { verdict, .. } => verdict.to_string(),
-            other => other.to_string(),
-        };
-        self.queue.record_skip(sample, reason);
-        Ok(())
-    }
-
-    /// The error of an epoch that delivered nothing.
-    fn nothing_left(&self) -> Option<DataError> {
-        let skipped = self.queue.skipped();
-        let first = skipped.first().filter(|_| !self.has_answered)?;
-        let first = format!("{:?} ({})", first.name, first.reason);
-        Some(DataError::NothingLeft { num_skipped: skipped.len(), first })
-    }
-
-    /// Ends the iteration with an error.
-    fn fail(&mut self, error: DataError) -> Option<Result<HostBatch, DataError>> {
-        self.batches = Vec::new().into_iter();
-        self.has_answered = true;
-        self.queue.cancel();
-        Some(Err(error))
-    }
-}
-
-impl Iterator for EpochBatches {
-    type Item = Result<HostBatch, DataError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if let Some(error) = self.start_error.take() {
-            return self.fail(error);
-        }
-        while let Some(positions) = self.batches.next() {
-            match self.assemble(positions) {
-                Ok(Some(batch)) => {
-                    self.has_answered = true;
-                    return Some(Ok(batch));
-                }
-                Ok(None) => {}
-                Err(error) => return self.fail(error),
-            }
-        }
-        let error = self.nothing_left()?;
-        self.fail(error)
-    }
-}
-
-impl Drop for EpochBatches {
-    fn drop(&mut self) {
-        self.queue.cancel();
-        for worker in self.workers.drain(..) {
-            // A worker catches panics; what it can't catch was reported by `take`.
-            let _ = worker.join();
-        }
+        self.tuning.effort().workers.min(num_positions)
     }
 }
 

@@ -5,7 +5,7 @@
 //! neither.
 //! Source: format-preserving permutation by a balanced Feistel network with cycle walking (Black and Rogaway,
 //! "Ciphers with arbitrary finite domains", CT-RSA 2002); the round function is Philox.
-//! Not done here: sharding over processes, weighted or class-balanced sampling.
+//! Not done here: dealing an epoch out to processes, weighted or class-balanced sampling (`loader/sampling.rs`).
 
 use crate::augment::Draws;
 
@@ -88,10 +88,11 @@ mod tests {
 
     #[test]
     fn every_sample_comes_exactly_once() {
-        for num_samples in [1, 2, 3, 16, 17, 255, 256, 257, 1000, 5000] {
-            let mut samples = order(num_samples, 1, 2);
-            samples.sort_unstable();
-            assert!(samples.iter().copied().eq(0..num_samples), "{num_samples} samples");
+        for num_samples in (1..=300).chain([1000, 4095, 4096, 4097, 5000, 65_537]) {
+            let mut seen = vec![false; num_samples];
+            for sample in order(num_samples, 1, 2) {
+                assert!(!std::mem::replace(&mut seen[sample], true), "sample {sample} of {num_samples} comes twice");
+            }
         }
     }
 
@@ -118,6 +119,39 @@ mod tests {
         let chi_squared: f64 = counts.values().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
         // 23 degrees of freedom: 49.7 is passed once in a thousand tries, and the seeds are fixed.
         assert!(chi_squared < 49.7, "chi squared {chi_squared}");
+    }
+
+    #[test]
+    fn every_sample_is_as_likely_at_every_position() {
+        const NUM_SAMPLES: usize = 37;
+        const NUM_DRAWS: usize = 3700;
+        let mut counts = vec![0u32; NUM_SAMPLES * NUM_SAMPLES];
+        for epoch in 0..NUM_DRAWS {
+            for (position, sample) in order(NUM_SAMPLES, 5, epoch as u32).into_iter().enumerate() {
+                counts[position * NUM_SAMPLES + sample] += 1;
+            }
+        }
+        let expected = (NUM_DRAWS / NUM_SAMPLES) as f64;
+        let chi_squared: f64 = counts.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
+        // (37 - 1)² degrees of freedom, with a standard deviation of 51: rows and columns have fixed sums.
+        assert!((chi_squared - 1296.0).abs() < 4.0 * 51.0, "chi squared {chi_squared}");
+    }
+
+    #[test]
+    fn no_sample_comes_early_because_it_lies_early() {
+        // A shuffle buffer would tie the two: rank correlation of position and sample, standard error 1/sqrt(n).
+        const NUM_SAMPLES: usize = 20_000;
+        let middle = (NUM_SAMPLES - 1) as f64 / 2.0;
+        for seed in 0..4 {
+            let order = order(NUM_SAMPLES, seed, 0);
+            let (mut product, mut square) = (0.0, 0.0);
+            for (position, sample) in order.into_iter().enumerate() {
+                product += (position as f64 - middle) * (sample as f64 - middle);
+                square += (position as f64 - middle).powi(2);
+            }
+            let correlation = product / square;
+            assert!(correlation.abs() < 4.0 / (NUM_SAMPLES as f64).sqrt(), "seed {seed}: {correlation}");
+        }
     }
 
     #[test]

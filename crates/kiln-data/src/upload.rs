@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use burn::tensor::{DType, Device, Int, IntDType, Tensor, TensorData};
 
@@ -29,12 +29,13 @@ use crate::loader::{EpochBatches, LoaderCounters, Queue, Skipped};
 /// # Panics
 /// If the bytes of `batch` aren't whole words; [`HostBatch::push`] pads them.
 pub fn batch_to_device(batch: HostBatch, augment: &Augment, seed: u64, device: &Device) -> DeviceBatch {
-    let HostBatch { pixels, images, labels, samples, epoch } = batch;
+    let HostBatch { pixels, images, labels, samples, draws, epoch } = batch;
     assert_eq!(pixels.len() % 4, 0, "{} bytes of pixels aren't whole words", pixels.len());
     let num_words = pixels.len() / 4;
     let words = TensorData::from_bytes_vec(pixels, [num_words], DType::U32);
     let pixels = Tensor::<1, Int>::from_data(words, (device, DType::U32));
-    draw_batch(DeviceBatch { pixels, images, labels, samples, epoch, programs: vec![], mixes: vec![] }, augment, seed)
+    let (programs, mixes) = (vec![], vec![]);
+    draw_batch(DeviceBatch { pixels, images, labels, samples, draws, epoch, programs, mixes }, augment, seed)
 }
 
 /// Takes images that are on a device already, all of one size, and draws their programs.
@@ -68,15 +69,16 @@ pub fn batch_from_tensor(
     let pixels = byte(0).bitwise_or(byte(1)).bitwise_or(byte(2)).bitwise_or(byte(3)).reshape([-1]);
     let (width, height) = (width as u32, height as u32);
     let images = (0..batch).map(|index| ImageSlot { offset: index * padded, width, height }).collect();
-    draw_batch(DeviceBatch { pixels, images, labels, samples, epoch, programs: vec![], mixes: vec![] }, augment, seed)
+    let (draws, programs, mixes) = (samples.clone(), vec![], vec![]);
+    draw_batch(DeviceBatch { pixels, images, labels, samples, draws, epoch, programs, mixes }, augment, seed)
 }
 
 /// Draws what happens to each image of a batch that is on its device.
 fn draw_batch(batch: DeviceBatch, augment: &Augment, seed: u64) -> DeviceBatch {
-    let drawn = batch.images.iter().zip(&batch.samples);
-    let draw = |(slot, &sample): (&ImageSlot, &u64)| augment.draw(seed, batch.epoch, sample, slot.width, slot.height);
+    let drawn = batch.images.iter().zip(&batch.draws);
+    let draw = |(slot, &key): (&ImageSlot, &u64)| augment.draw(seed, batch.epoch, key, slot.width, slot.height);
     let programs = drawn.map(draw).collect();
-    let mixes = augment.draw_mixes(seed, batch.epoch, &batch.samples);
+    let mixes = augment.draw_mixes(seed, batch.epoch, &batch.draws);
     DeviceBatch { programs, mixes, ..batch }
 }
 
@@ -85,12 +87,13 @@ impl EpochBatches {
     ///
     /// `seed` determines the random draws, together with the epoch and each sample's index. Options of
     /// `augment` that can't work are the first batch's error.
-    pub fn upload(self, device: &Device, augment: &Augment, seed: u64) -> DeviceBatches {
+    pub fn upload(mut self, device: &Device, augment: &Augment, seed: u64) -> DeviceBatches {
         // Without room in the channel the thread holds the one finished batch until it is taken.
         let (sender, receiver) = sync_channel(0);
-        let queue = self.queue();
+        let (queue, next_step) = (self.hand_over(), self.next_step());
         let (thread_device, thread_augment) = (device.clone(), augment.clone());
-        let work = move || send_batches(self, &thread_device, &thread_augment, seed, &sender);
+        let thread_queue = queue.clone();
+        let work = move || send_batches(self, &thread_queue, &thread_device, &thread_augment, seed, &sender);
         let (thread, start_error) = match augment.validate() {
             Err(problems) => (None, Some(DataError::Config { what: "augmentation", problems })),
             Ok(()) => match thread::Builder::new().name("kiln-upload".into()).spawn(work) {
@@ -98,21 +101,34 @@ impl EpochBatches {
                 Err(error) => (None, Some(upload_error(error.to_string()))),
             },
         };
-        let wait = Duration::ZERO;
-        DeviceBatches { receiver: Some(receiver), thread, queue, augment: augment.clone(), wait, start_error }
+        DeviceBatches { receiver: Some(receiver), thread, queue, augment: augment.clone(), next_step, start_error }
     }
+}
+
+/// A batch on the device, and the step that follows it.
+struct Uploaded {
+    batch: DeviceBatch,
+    num_bytes: usize,
+    next_step: usize,
 }
 
 /// The thread's life. Ends with the epoch, after an error, or when nobody receives any more.
 fn send_batches(
-    batches: EpochBatches,
+    mut batches: EpochBatches,
+    queue: &Queue,
     device: &Device,
     augment: &Augment,
     seed: u64,
-    sender: &SyncSender<Result<DeviceBatch, DataError>>,
+    sender: &SyncSender<Result<Uploaded, DataError>>,
 ) {
-    for batch in batches {
-        let uploaded = batch.map(|batch| batch_to_device(batch, augment, seed, device));
+    while let Some(batch) = batches.next() {
+        let next_step = batches.next_step();
+        let uploaded = batch.map(|batch| {
+            let (start, num_images, num_bytes) = (Instant::now(), batch.len(), batch.pixels.len());
+            let batch = batch_to_device(batch, augment, seed, device);
+            queue.costs().upload.add(num_images, num_bytes, start.elapsed());
+            Uploaded { batch, num_bytes, next_step }
+        });
         if sender.send(uploaded).is_err() {
             return;
         }
@@ -124,18 +140,26 @@ fn send_batches(
 /// After an error the iterator ends. Dropping it stops all threads of the epoch.
 pub struct DeviceBatches {
     /// `None` once the epoch is over.
-    receiver: Option<Receiver<Result<DeviceBatch, DataError>>>,
+    receiver: Option<Receiver<Result<Uploaded, DataError>>>,
     thread: Option<JoinHandle<()>>,
     queue: Arc<Queue>,
     augment: Augment,
-    wait: Duration,
+    next_step: usize,
     start_error: Option<DataError>,
 }
 
 impl DeviceBatches {
+    /// The batch that follows those returned so far: [`Loader::epoch_from`](crate::Loader::epoch_from) goes on with it.
+    ///
+    /// Counts batches as planned, so it is ahead of the number returned if damaged files left nothing of one. What the
+    /// threads have made in advance isn't counted.
+    pub fn next_step(&self) -> usize {
+        self.next_step
+    }
+
     /// Seconds that `next` has waited for the host: the time the training step could have used.
     pub fn wait_secs(&self) -> f64 {
-        self.wait.as_secs_f64()
+        self.queue.costs().wait.now().secs
     }
 
     /// The files left out so far, in the order of the epoch. Complete when the iterator has ended; before,
@@ -150,13 +174,17 @@ impl DeviceBatches {
     }
 
     /// Waits for the next uploaded batch.
-    fn receive(&mut self) -> Option<Result<DeviceBatch, DataError>> {
+    fn receive(&mut self) -> Option<Result<Uploaded, DataError>> {
         if let Some(error) = self.start_error.take() {
             return Some(Err(error));
         }
         let start = Instant::now();
         let received = self.receiver.as_ref()?.recv();
-        self.wait += start.elapsed();
+        let (images, bytes) = match &received {
+            Ok(Ok(uploaded)) => (uploaded.batch.images.len(), uploaded.num_bytes),
+            _ => (0, 0),
+        };
+        self.queue.costs().wait.add(images, bytes, start.elapsed());
         match received {
             Ok(received) => Some(received),
             // The thread has hung up: at the end of the epoch, or because it panicked.
@@ -178,7 +206,10 @@ impl Iterator for DeviceBatches {
 
     fn next(&mut self) -> Option<Self::Item> {
         match self.receive()? {
-            Ok(batch) => Some(Ok(augment(batch, &self.augment))),
+            Ok(Uploaded { batch, next_step, .. }) => {
+                self.next_step = next_step;
+                Some(Ok(augment(batch, &self.augment)))
+            }
             Err(error) => {
                 let _ = self.stop();
                 Some(Err(error))

@@ -50,6 +50,18 @@ pub enum DeviceError {
         /// What to do about it, if known.
         remedy: Option<String>,
     },
+    /// The device doesn't compute in a float type.
+    #[error("device \"{request}\" ({name}) can't be used in {float}: {reason}; train in f32 instead")]
+    NoFloat {
+        /// The device.
+        request: DeviceRequest,
+        /// Its own name.
+        name: String,
+        /// The type, such as `bf16`.
+        float: String,
+        /// What was found.
+        reason: String,
+    },
 }
 
 fn suggestion(nearest: Option<&str>) -> String {

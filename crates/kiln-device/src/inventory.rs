@@ -14,6 +14,7 @@ pub(crate) mod cpu;
 pub(crate) mod cuda;
 pub(crate) mod join;
 pub(crate) mod library_file;
+pub(crate) mod load;
 pub(crate) mod nvml;
 pub(crate) mod pci;
 pub(crate) mod probe;

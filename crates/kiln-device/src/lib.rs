@@ -53,7 +53,7 @@ mod request;
 mod smoke;
 mod trouble;
 
-pub use burn::tensor::Device;
+pub use burn::tensor::{Device, FloatDType};
 
 pub use crate::{
     choose::{Candidate, Choice, Lost, choose},

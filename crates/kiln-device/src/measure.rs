@@ -62,7 +62,8 @@ pub struct Measured {
 /// Measures every device of `inventory` that can be used, software drivers excepted. Calls `before` with the name
 /// of each device that isn't in the cache, since it may take minutes; `again` ignores the cache.
 pub fn measure(inventory: &Inventory, again: bool, mut before: impl FnMut(&str)) -> Vec<Measured> {
-    let mut cache = if again { Cache::default() } else { Cache::read() };
+    // Figures of devices that aren't here today are kept.
+    let mut cache = Cache::read();
     let usable =
         |(device, route): &(&PhysicalDevice, &Route)| route.problem.is_none() && device.kind != HardwareKind::Software;
     let measured: Vec<Measured> = inventory
@@ -70,7 +71,7 @@ pub fn measure(inventory: &Inventory, again: bool, mut before: impl FnMut(&str))
         .filter(usable)
         .map(|(device, route)| {
             let key = key(device, route);
-            let known = cache.0.get(&key).copied();
+            let known = cache.0.get(&key).copied().filter(|_| !again);
             let measured = match known {
                 Some(speed) => Ok(speed),
                 None => {

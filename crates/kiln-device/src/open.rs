@@ -5,7 +5,7 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use burn::tensor::Device;
+use burn::tensor::{Device, FloatDType};
 
 use crate::{
     attempt::attempt,
@@ -13,7 +13,7 @@ use crate::{
     error::DeviceError,
     inventory::{Backend, Handle, HardwareKind, Inventory, Problem, Route, inventory, passive_inventory},
     request::DeviceRequest,
-    smoke::{Depth, smoke_test},
+    smoke::{Depth, float_name, float_test, smoke_test},
 };
 
 /// How long opening and testing a device may take. Compiling the test's kernels takes a GPU 1–20 s; a software
@@ -40,6 +40,23 @@ impl OpenDevice {
     /// Whether it is a GPU.
     pub fn is_gpu(&self) -> bool {
         self.backend != Backend::Cpu && !self.software
+    }
+
+    /// Sees if the device computes right in `float`, as [`open`] did in f32: whoever wants to train in f16 or bf16 asks
+    /// before, and stays with f32 if it can't. Waits for the device; the first time its kernels are compiled.
+    ///
+    /// # Errors
+    /// [`DeviceError::NoFloat`] if it has no such type, or computes wrong in it.
+    pub fn check_float(&self, float: FloatDType) -> Result<(), DeviceError> {
+        let (device, depth) = (self.device.clone(), if self.software { Depth::Quick } else { Depth::Thorough });
+        attempt(DEADLINE, move || float_test(&device, float, depth)).and_then(|tested| tested).map_err(|reason| {
+            DeviceError::NoFloat {
+                request: self.choice.chosen.request,
+                name: self.name.clone(),
+                float: float_name(float),
+                reason,
+            }
+        })
     }
 
     /// One line: what was chosen, why, and why the others weren't.
@@ -257,6 +274,9 @@ mod tests {
         assert_eq!(opened.backend, Backend::Cpu);
         assert!(!opened.is_gpu() && !opened.software);
         assert!(opened.summary().contains("as asked"), "{}", opened.summary());
+        opened.check_float(FloatDType::BF16).expect("the processor computes in everything");
+        let error = opened.check_float(FloatDType::Flex32).expect_err("a type of GPUs").to_string();
+        assert!(error.contains("flex32") && error.contains("f32"), "{error}");
     }
 
     #[test]

@@ -1,18 +1,20 @@
 //! The smoke test: a device counts as usable once it has computed something right.
 //!
-//! In: a burn [`Device`]. Out: nothing, or what went wrong. Small integers as floats go through arithmetic, a
-//! reduction, a matrix product and a convolution; the results are exact in every float format that a GPU may
-//! use inside (TF32 included), and are compared with plain loops on the host. The first use of an operation
+//! In: a burn [`Device`]. Out: nothing, or what went wrong. Kiln's own kernel ([`kernel`]), arithmetic, a reduction, a matrix
+//! product and a convolution with its gradient run on small integers; the results are exact in every float format that
+//! a GPU may use inside (TF32 included), and are compared with plain loops on the host. The first use of an operation
 //! compiles it and, for products and convolutions, times several variants: that costs seconds on a GPU and
-//! minutes on a software driver, which therefore does only arithmetic and the reduction. Not done here:
-//! f16 and bf16.
+//! minutes on a software driver, which therefore does only the kernel, arithmetic and the reduction.
+//! [`float_test`] does the same in f16 or bf16, for whoever wants to train in it.
 
-use burn::tensor::{Device, ExecutionError, Tensor, TensorData, module::conv2d, ops::ConvOptions};
+mod kernel;
+
+use burn::tensor::{DType, Device, ExecutionError, FloatDType, Tensor, TensorData, module::conv2d, ops::ConvOptions};
 
 /// How much to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// Arithmetic and a reduction.
+    /// Our own kernel, arithmetic and a reduction.
     Quick,
     /// Also more elements than one axis of a launch has workgroups, a matrix product, and a convolution with its
     /// gradient.
@@ -24,14 +26,42 @@ pub(crate) enum Depth {
 /// # Errors
 /// What differs, or what the device reported. Panics of the backend are the caller's to catch.
 pub(crate) fn smoke_test(device: &Device, depth: Depth) -> Result<(), String> {
+    own_kernel(device, DType::F32)?;
     arithmetic(device)?;
     if depth == Depth::Thorough {
         many_elements(device)?;
-        matrix_product(device)?;
-        convolution(device)?;
+        matrix_product(device, DType::F32)?;
+        convolution(device, DType::F32)?;
         gradient(device)?;
     }
     Ok(())
+}
+
+/// Computes in `float` on `device` and compares with the host: our own kernel, and beyond [`Depth::Quick`] a matrix
+/// product and a convolution. Waits for the device.
+///
+/// # Errors
+/// What differs, or that the device has no such type: it isn't tried then, since a driver may fail for good.
+pub(crate) fn float_test(device: &Device, float: FloatDType, depth: Depth) -> Result<(), String> {
+    let dtype = DType::from(float);
+    if !device.supports_dtype(dtype) {
+        return Err(format!("it does not compute in {}", float_name(float)));
+    }
+    own_kernel(device, dtype)?;
+    if depth == Depth::Thorough {
+        matrix_product(device, dtype)?;
+        convolution(device, dtype)?;
+    }
+    Ok(())
+}
+
+/// The type as people write it.
+pub(crate) fn float_name(float: FloatDType) -> String {
+    format!("{float:?}").to_ascii_lowercase()
+}
+
+fn own_kernel(device: &Device, dtype: DType) -> Result<(), String> {
+    compare("Kiln's own kernel", kernel::run(device, dtype).try_into_data(), &kernel::expected())
 }
 
 /// `n` small integers, different at neighbouring positions.
@@ -87,7 +117,7 @@ fn gradient(device: &Device) -> Result<(), String> {
     compare("a convolution's gradient", found.try_into_data(), &expected)
 }
 
-fn matrix_product(device: &Device) -> Result<(), String> {
+fn matrix_product(device: &Device, dtype: DType) -> Result<(), String> {
     let (m, k, n) = (33, 17, 9);
     let (a, b) = (numbers(m * k), numbers(k * n));
     let expected: Vec<f32> = (0..m * n)
@@ -96,12 +126,12 @@ fn matrix_product(device: &Device) -> Result<(), String> {
             (0..k).map(|i| a[row * k + i] * b[i * n + column]).sum()
         })
         .collect();
-    let product = Tensor::<2>::from_data(TensorData::new(a, [m, k]), device)
-        .matmul(Tensor::from_data(TensorData::new(b, [k, n]), device));
+    let product = Tensor::<2>::from_data(TensorData::new(a, [m, k]), (device, dtype))
+        .matmul(Tensor::from_data(TensorData::new(b, [k, n]), (device, dtype)));
     compare("a matrix product", product.try_into_data(), &expected)
 }
 
-fn convolution(device: &Device) -> Result<(), String> {
+fn convolution(device: &Device, dtype: DType) -> Result<(), String> {
     let (channels_in, channels_out, size, kernel) = (3, 8, 9, 3);
     let images = numbers(channels_in * size * size);
     let weights = numbers(channels_out * channels_in * kernel * kernel);
@@ -117,8 +147,8 @@ fn convolution(device: &Device) -> Result<(), String> {
         })
         .collect();
     let output = conv2d(
-        Tensor::<4>::from_data(TensorData::new(images, [1, channels_in, size, size]), device),
-        Tensor::from_data(TensorData::new(weights, [channels_out, channels_in, kernel, kernel]), device),
+        Tensor::<4>::from_data(TensorData::new(images, [1, channels_in, size, size]), (device, dtype)),
+        Tensor::from_data(TensorData::new(weights, [channels_out, channels_in, kernel, kernel]), (device, dtype)),
         None,
         ConvOptions::new([1, 1], [0, 0], [1, 1], 1),
     );
@@ -127,8 +157,12 @@ fn convolution(device: &Device) -> Result<(), String> {
 
 fn compare(what: &str, found: Result<TensorData, ExecutionError>, expected: &[f32]) -> Result<(), String> {
     let found = found.map_err(|error| format!("{what} failed: {error}"))?;
+    // Whole numbers are exact in f32 and f16 here; bf16 keeps eight bits, so that a sum is off by as much as its last one.
+    let tolerance = if found.dtype() == DType::BF16 { 2.0_f32.powi(-7) } else { 0.0 };
     let found: Vec<f32> = found.iter().collect();
-    let wrong = found.iter().zip(expected).position(|(a, b)| a != b);
+    let largest = expected.iter().fold(1.0_f32, |largest, value| largest.max(value.abs()));
+    let near = |a: &f32, b: &f32| (a - b).abs() <= tolerance * largest;
+    let wrong = found.iter().zip(expected).position(|(a, b)| !near(a, b));
     match wrong {
         _ if found.len() != expected.len() => {
             Err(format!("{what} gave {} values, expected {}", found.len(), expected.len()))
@@ -145,6 +179,24 @@ mod tests {
     #[test]
     fn the_processor_passes() {
         assert_eq!(smoke_test(&crate::cpu(), Depth::Thorough), Ok(()));
+    }
+
+    #[test]
+    fn every_device_computes_in_the_types_it_says_it_has() {
+        for (name, device) in crate::parity_devices() {
+            for float in [FloatDType::F16, FloatDType::BF16] {
+                let tested = float_test(&device, float, Depth::Quick);
+                let refused = Err(format!("it does not compute in {}", float_name(float)));
+                let expected = if device.supports_dtype(DType::from(float)) { Ok(()) } else { refused };
+                assert_eq!(tested, expected, "{name} {float:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_processor_multiplies_and_convolves_in_half_precision() {
+        assert_eq!(float_test(&crate::cpu(), FloatDType::F16, Depth::Thorough), Ok(()));
+        assert_eq!(float_test(&crate::cpu(), FloatDType::BF16, Depth::Thorough), Ok(()));
     }
 
     #[test]

@@ -128,6 +128,32 @@ pub enum ModelError {
         /// What is missing or wrong.
         reason: String,
     },
+    /// A list of published weights that isn't one.
+    #[error("cannot use {} as a list of weights: {reason}", path.display())]
+    WeightsList {
+        /// The list.
+        path: PathBuf,
+        /// What is wrong, and where.
+        reason: String,
+    },
+    /// The person asked for published weights that aren't listed.
+    #[error("no published weights are called {name:?}: did you mean {}? `kiln weights` lists them", meant.join(" or "))]
+    UnknownWeights {
+        /// The name as it was typed.
+        name: String,
+        /// Names that may be meant.
+        meant: Vec<String>,
+    },
+    /// Published weights that couldn't be fetched.
+    #[error("cannot fetch {source_name}: {reason}; {remedy}")]
+    Fetch {
+        /// Where they should have come from.
+        source_name: String,
+        /// What went wrong.
+        reason: String,
+        /// What to do.
+        remedy: String,
+    },
     /// Weights that can't be put into a file.
     #[error("cannot write the weights as safetensors: {reason}")]
     Encode {

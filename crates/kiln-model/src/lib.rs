@@ -18,6 +18,8 @@
 //! them to torchvision's names, `weights.rs` writes and reads safetensors, `weights_file.rs` reads what other programs
 //! wrote, and `load.rs` puts that into a model and reports what fitted.
 //!
+//! The feature `fetch` adds [`PretrainedList::fetch`], for programs that download published weights when a person asks.
+//!
 //! Not here: data, losses, optimisers.
 
 mod arch;
@@ -26,6 +28,8 @@ mod blur_pool;
 mod cost;
 mod drop_path;
 mod error;
+#[cfg(feature = "fetch")]
+mod fetch;
 mod init;
 mod load;
 mod onnx;
@@ -41,6 +45,8 @@ pub use arch::Arch;
 pub use batch_norm::{BatchNorm, BatchNormConfig};
 pub use cost::Cost;
 pub use error::{Classes, Misshaped, ModelError, StateMismatch};
+#[cfg(feature = "fetch")]
+pub use fetch::Fetched;
 pub use load::{Head, LoadOptions, LoadReport};
 pub use onnx::{Norms, OnnxOptions};
 pub use part::Part;

@@ -14,7 +14,7 @@ mod text;
 
 use crate::precision::Precision;
 use crate::schedule::WarmupShape;
-use kiln_data::{Augment, Augmentation, Mixing, OnError};
+use kiln_data::{Augment, Augmentation, ByteSize, Mixing, OnError, Sampling};
 use kiln_model::{Arch, Part, Stem};
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +74,7 @@ pub struct DataConfig {
     pub batch_size: usize,
     /// Images in a validation batch; 0, the default, takes `batch_size`.
     pub val_batch_size: usize,
-    /// Decoding threads; 0, the default, takes one per core.
+    /// Decoding threads; 0, the default, begins with one per core and adapts.
     pub workers: usize,
     /// Leave out a last training batch that isn't full, unless it is the only one. Default true: every step has the
     /// same shape, which a GPU tunes its kernels for once. The order changes each epoch, so no image is always left out.
@@ -83,10 +83,19 @@ pub struct DataConfig {
     pub limit_batches: usize,
     /// End validation after this many batches; 0, the default, is never.
     pub limit_val_batches: usize,
-    /// Bytes that decoded pictures may take while they wait, in MiB. Default 256.
+    /// Most bytes that decoded pictures may take while they wait, in MiB. Default 256.
     pub queue_mib: usize,
+    /// Memory for decoded training pictures, which later epochs take from there instead of decoding them again, such as
+    /// `"8GiB"`. Default 0.
+    pub cache: ByteSize,
+    /// Shrink pictures whose shorter side is longer than this many pixels right after decoding, which lets more of them
+    /// into the cache and takes detail from the closest crops. 0, the default, leaves them as they are.
+    pub shorter_side: u32,
     /// What to do with a damaged file: `skip` (the default) or `fail`.
     pub on_error: OnError,
+    /// How training images are chosen: `every_sample` once an epoch (the default), `class_balanced` with replacement,
+    /// `{ class_weights = [...] }` or `{ sample_weights = [...] }`.
+    pub sampling: Sampling,
 }
 
 /// `[model]`: the network.
@@ -279,7 +288,10 @@ impl Default for DataConfig {
             limit_batches: 0,
             limit_val_batches: 0,
             queue_mib: 256,
+            cache: ByteSize(0),
+            shorter_side: 0,
             on_error: OnError::Skip,
+            sampling: Sampling::EverySample,
         }
     }
 }

@@ -173,7 +173,8 @@ impl Trainer {
     /// One pass over the training images, or what is left of it.
     fn train_epoch(&mut self, mut run: Run, observer: &mut dyn Observer) -> Result<(Run, Outcome), TrainError> {
         let begin = Instant::now();
-        let mut batches = self.batches_left(&run);
+        let done = run.under_way.num_batches_done;
+        let mut batches = self.batches(&self.train, &self.train_augment, run.num_epochs_done, done);
         let mut meter = self.meter().with_totals(run.under_way.totals);
         let mut speed = Throughput::new(run.warmup_left, run.under_way.totals.num_samples);
         let mut lr = self.schedule.lr(run.num_steps_done.saturating_sub(1));
@@ -183,8 +184,11 @@ impl Trainer {
             let Some(batch) = batches.next() else { break };
             let batch = batch?;
             self.watchdog.waits_for(Waiting::Device);
+            // As planned: a batch of which damaged files left nothing counts.
+            let step = batches.next_step();
+            run.num_steps_done = (run.num_epochs_done * self.train.num_batches() + step - 1) as u64;
             lr = self.schedule.lr(run.num_steps_done);
-            let id = StepId { step: run.under_way.num_batches_done + 1, lr };
+            let id = StepId { step, lr };
             run.recent.push((id, batch.samples.clone()));
 
             // Forward, loss, backward (`trainer/step.rs`); then the optimiser, unless the gradients overflowed f16.
@@ -196,9 +200,9 @@ impl Trainer {
                 meter.push(id, loss, logits, main_targets);
             }
             run.num_steps_done += 1;
-            run.under_way.num_batches_done = id.step;
+            run.under_way.num_batches_done = step;
 
-            if id.step == self.train.num_batches().div_ceil(2) {
+            if step == self.train.num_batches().div_ceil(2) {
                 glance = self.pci_address.map(Glance::at);
             }
             if speed.warming_up() || meter.is_due() {
@@ -237,7 +241,7 @@ impl Trainer {
     fn validate(&mut self, run: &Run, lr: f64, observer: &mut dyn Observer) -> Result<Option<Validated>, TrainError> {
         let begin = Instant::now();
         let model = run.model.valid();
-        let mut batches = self.batches(&self.val, &self.val_augment, 0);
+        let mut batches = self.batches(&self.val, &self.val_augment, 0, 0);
         let mut meter = self.meter();
         self.watchdog.waits_for(Waiting::Loader);
         for (step, batch) in (1..).zip(batches.by_ref()) {
@@ -289,17 +293,9 @@ impl Trainer {
         Ok(EpochReport { metrics, num_epochs: self.recipe.run.epochs, best, checkpoint, skipped })
     }
 
-    fn batches(&self, loader: &Loader, augment: &Augment, epoch: usize) -> DeviceBatches {
-        loader.epoch(epoch as u32).upload(&self.device, augment, self.recipe.run.seed)
-    }
-
-    /// The training batches that the epoch under way has still to take.
-    fn batches_left(&self, run: &Run) -> DeviceBatches {
-        let mut batches = self.batches(&self.train, &self.train_augment, run.num_epochs_done);
-        for _ in 0..run.under_way.num_batches_done {
-            batches.next();
-        }
-        batches
+    /// Batches of an epoch, without the first `done`.
+    fn batches(&self, loader: &Loader, augment: &Augment, epoch: usize, done: usize) -> DeviceBatches {
+        loader.epoch_from(epoch as u32, done).upload(&self.device, augment, self.recipe.run.seed)
     }
 
     fn meter(&self) -> Meter {

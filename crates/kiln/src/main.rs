@@ -2,7 +2,7 @@
 
 mod commands;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -16,7 +16,12 @@ Examples:
   kiln train --data photos --resume          go on where the last run ended
   kiln preview photos --recipe my.toml       a picture of what the model would see
   kiln train --data photos --weights resnet50.pth --reinit-head    begin with weights you have
-  kiln export runs/resnet50-1/checkpoints/best.safetensors --onnx model.onnx";
+  kiln export runs/resnet50-1/checkpoints/best.safetensors --onnx model.onnx
+
+Every subcommand's --help ends with examples of its own.
+
+Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line, 130 after Ctrl-C; `kiln doctor` has its own.
+NO_COLOR=1 turns colours off; away from a terminal there are none. KILN_LOG=debug says what happens inside.";
 
 /// Trains image classifiers on whatever GPU this machine has.
 #[derive(Parser)]
@@ -28,10 +33,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Completions(commands::completions::Completions),
     Devices(commands::devices::Devices),
     Doctor(commands::doctor::Doctor),
     Monitor(commands::monitor::Monitor),
     Export(commands::export::Export),
+    Man(commands::completions::Man),
     Models(commands::models::Models),
     Preview(commands::preview::Preview),
     Train(Box<commands::train::Train>),
@@ -42,10 +49,12 @@ fn main() -> ExitCode {
     kiln_device::probe_child();
     kiln::log_to_stderr();
     let result = match Cli::parse().command {
+        Command::Completions(args) => commands::completions::run(&args, Cli::command()),
         Command::Devices(args) => commands::devices::run(&args),
         Command::Doctor(args) => Ok(commands::doctor::run(&args)),
         Command::Monitor(args) => commands::monitor::run(&args),
         Command::Export(args) => commands::export::run(&args),
+        Command::Man(args) => commands::completions::man(&args, Cli::command()),
         Command::Models(args) => commands::models::run(&args),
         Command::Preview(args) => commands::preview::run(&args),
         Command::Train(args) => commands::train::run(&args),

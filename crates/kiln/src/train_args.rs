@@ -6,7 +6,7 @@
 use crate::run_defaults::RunDefaults;
 use anyhow::{Context, bail};
 use clap::Args;
-use kiln_data::{OpenOptions, Splits, scenes};
+use kiln_data::{ByteSize, OpenOptions, Splits, scenes};
 use kiln_device::{DeviceRequest, OpenDevice};
 use kiln_model::{Arch, Head, LoadOptions, LoadReport, ModelError, Part, ResNet, WeightsFile};
 use kiln_train::{Recipe, ResumeFrom};
@@ -43,9 +43,12 @@ pub struct TrainArgs {
     /// Decides first weights, order and every augmentation
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Decoding threads; 0 takes one per core
+    /// Decoding threads; 0 begins with one per core and adapts
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
+    /// Memory for decoded training pictures, such as 8GiB: later epochs take them from there
+    #[arg(long, value_name = "SIZE")]
+    pub cache: Option<ByteSize>,
     /// End each epoch after this many batches, in training and validation
     #[arg(long, value_name = "N")]
     pub limit_batches: Option<usize>,
@@ -179,6 +182,7 @@ impl TrainArgs {
             recipe.data.batch_size = images;
         }
         set(&mut recipe.data.workers, self.workers);
+        set(&mut recipe.data.cache, self.cache);
         set(&mut recipe.data.limit_batches, self.limit_batches);
         set(&mut recipe.data.limit_val_batches, self.limit_batches);
         set(&mut recipe.augment.image_size, self.image_size);

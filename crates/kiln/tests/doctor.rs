@@ -249,6 +249,27 @@ fn libraries_that_never_answer_are_given_up() {
 }
 
 #[test]
+fn libraries_that_are_not_installed_are_named_with_how_to_get_them() {
+    let folder = support::folder();
+    let Some(mut command) = support::kiln_without("libvulkan.so.1", folder.path()) else { return };
+    let (code, stdout, stderr) = outcome(command.args(["doctor", "--json"]));
+    assert!(matches!(code, Some(0 | 1)) && !stderr.contains("panicked"), "{code:?} {stderr}");
+    let report: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
+    let vulkan = check(&report, "vulkan");
+    assert_eq!(vulkan["code"], "vulkan_loader_missing", "{vulkan}");
+    assert!(vulkan["remedy"].as_str().expect("a remedy").contains("libvulkan1"), "{vulkan}");
+    assert_eq!(check(&report, "adapter")["status"], "skip");
+
+    // A card that needs NVIDIA's libraries, on a machine without them.
+    let Some(case) = case("p07_nvml_na") else { return };
+    let (code, report) = examine(&case.without_libraries());
+    assert_eq!(code, Some(1));
+    let library = check(&report, "driver_library");
+    assert_eq!((&library["status"], &library["code"]), (&"fail".into(), &"library_missing".into()), "{library}");
+    assert!(library["found"].as_str().expect("text").contains("libcuda.so.1 is not installed"), "{library}");
+}
+
+#[test]
 fn damaged_manifests_of_vulkan_drivers_are_named_with_what_is_wrong() {
     let folder = support::folder();
     let mut foreign = support::a_sound_library();
@@ -301,12 +322,15 @@ fn the_bundle_names_nobody() {
         .env("HOME", "/home/ada")
         .env("USER", "adalovelace")
         .env("LD_PRELOAD", "")
-        .env("CUDA_HOME", "/home/ada/cuda");
+        .env("CUDA_HOME", "/home/ada/cuda")
+        .env("CUDA_PATH", "/data/acme/project");
     let (code, _, stderr) = outcome(&mut command);
     assert_eq!(code, Some(0), "{stderr}");
     let text = std::fs::read_to_string(&bundle).expect("written");
-    assert!(text.contains("verdict") && text.contains("~/cuda"), "{text}");
-    assert!(!text.contains("ada/") && !text.contains("adalovelace"), "{text}");
+    assert!(text.contains("verdict") && text.contains("CUDA_HOME=~/<path>"), "{text}");
+    for private in ["ada/", "adalovelace", "acme"] {
+        assert!(!text.contains(private), "{private} in {text}");
+    }
 }
 
 #[test]

@@ -404,7 +404,7 @@ pub fn augment(batch: DeviceBatch, augment: &Augment) -> Batch {
 
 /// [`augment`], with the count of launches in `format`.
 fn augment_as(batch: DeviceBatch, format: OutputFormat) -> Batch {
-    let DeviceBatch { pixels, images, labels, samples, epoch: _, programs, mixes } = batch;
+    let DeviceBatch { pixels, images, labels, samples, draws: _, epoch: _, programs, mixes } = batch;
     assert!((1..=MAX_BATCH).contains(&images.len()), "a batch of {} images", images.len());
     assert_eq!(images.len(), programs.len(), "one program per image");
     assert!(mixes.is_empty() || mixes.len() == images.len(), "{} mixes of {} images", mixes.len(), images.len());

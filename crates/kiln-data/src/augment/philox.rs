@@ -71,6 +71,8 @@ impl Draws {
     pub(crate) const ORDER: u16 = u16::MAX;
     /// The stream of what a sample is mixed with by, see [`mixing`](super::mixing). No list reaches it either.
     pub(crate) const MIXING: u16 = u16::MAX - 1;
+    /// The stream that chooses samples with replacement, by position. No list reaches it either.
+    pub(crate) const SAMPLING: u16 = u16::MAX - 2;
 
     /// Begins `stream` of `sample` in `epoch`.
     pub(crate) fn new(seed: u64, epoch: u32, sample: u64, stream: u16) -> Self {

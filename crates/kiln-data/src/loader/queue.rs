@@ -3,27 +3,35 @@
 //! In: positions of the epoch's order. Out: a picture or an error for each, taken in order.
 //!
 //! A worker takes the next position, makes the picture and leaves it here until its turn comes. It takes a
-//! position only while the waiting pictures hold less than `queue_bytes`. Positions are taken in order, so the
-//! picture the consumer waits for is always under way and the bound can't lock up. Beyond the bound there
+//! position only while the waiting pictures hold less than the bound, `queue_bytes` at most. Positions are taken in
+//! order, so the picture the consumer waits for is always under way and the bound can't lock up. Beyond the bound there
 //! is one picture per worker, and the batch the consumer is putting together.
+//!
+//! The bound and the number of workers may change while they work (`loader/tuning.rs`): a worker too many leaves when it
+//! would take its next position.
 //!
 //! One lock and two condition variables: they are taken twice per picture, which takes milliseconds to make.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::cache::Cache;
+use super::counters::Costs;
+use super::sampling::{Chosen, EpochSamples};
+use super::shorter_side::shrink;
+use super::tuning::Effort;
 use super::{Loader, LoaderConfig, LoaderCounters, Skipped};
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, Sample};
 use crate::decode::{RgbImage, panic_message, rgb_from_bytes};
 use crate::error::DataError;
-use crate::order::EpochOrder;
 
-/// A picture that waits for its turn.
+/// A picture that waits for its turn, perhaps in the cache as well.
+#[derive(Clone)]
 pub(super) struct Picture {
-    pub(super) image: RgbImage,
+    pub(super) image: Arc<RgbImage>,
     pub(super) label: u32,
 }
 
@@ -34,8 +42,10 @@ pub(super) type Outcome = Result<Result<Picture, DataError>, DataError>;
 pub(crate) struct Queue {
     dataset: Arc<dyn Dataset>,
     config: LoaderConfig,
-    order: EpochOrder,
-    num_positions: usize,
+    samples: EpochSamples,
+    cache: Option<Arc<Cache>>,
+    /// Position after the last.
+    end: usize,
     state: Mutex<State>,
     /// Signals workers: there is room, or the epoch is over.
     room: Condvar,
@@ -45,7 +55,6 @@ pub(crate) struct Queue {
     costs: Costs,
 }
 
-#[derive(Default)]
 struct State {
     next_position: usize,
     finished: BTreeMap<usize, Outcome>,
@@ -54,26 +63,29 @@ struct State {
     /// The largest `bytes` has been.
     peak_bytes: usize,
     cancelled: bool,
-}
-
-#[derive(Default)]
-struct Costs {
-    images: AtomicU64,
-    encoded_bytes: AtomicU64,
-    decoded_bytes: AtomicU64,
-    read_nanos: AtomicU64,
-    decode_nanos: AtomicU64,
-    wait_nanos: AtomicU64,
+    /// Workers there are, and the bound on `bytes` and the number of workers there should be.
+    num_workers: usize,
+    effort: Effort,
 }
 
 impl Queue {
-    pub(super) fn new(loader: &Loader, order: EpochOrder, num_positions: usize) -> Self {
+    pub(super) fn new(loader: &Loader, samples: EpochSamples, positions: Range<usize>) -> Self {
+        let state = State {
+            next_position: positions.start,
+            finished: BTreeMap::new(),
+            bytes: 0,
+            peak_bytes: 0,
+            cancelled: false,
+            num_workers: 0,
+            effort: loader.tuning.effort(),
+        };
         Self {
             dataset: loader.dataset.clone(),
             config: loader.config.clone(),
-            order,
-            num_positions,
-            state: Mutex::default(),
+            samples,
+            cache: loader.cache.clone(),
+            end: positions.end,
+            state: Mutex::new(state),
             room: Condvar::new(),
             finished: Condvar::new(),
             skipped: Mutex::default(),
@@ -85,13 +97,9 @@ impl Queue {
         &self.config
     }
 
-    pub(super) fn num_positions(&self) -> usize {
-        self.num_positions
-    }
-
-    /// The sample at a position of the epoch.
-    pub(super) fn sample(&self, position: usize) -> usize {
-        self.order.sample(position)
+    /// What stands at a position of the epoch.
+    pub(super) fn chosen(&self, position: usize) -> Chosen {
+        self.samples.at(position)
     }
 
     /// The most bytes that have waited at once.
@@ -103,7 +111,7 @@ impl Queue {
     /// A worker's life: take a position, make a picture, hand it over.
     pub(super) fn work(&self) {
         while let Some(position) = self.next_position() {
-            let outcome = catch_unwind(AssertUnwindSafe(|| self.picture(self.order.sample(position))));
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.picture(self.chosen(position).sample)));
             let outcome = outcome.map_err(|panic| worker_error(panic_message(&*panic)));
             let mut state = lock(&self.state);
             if let Ok(Ok(picture)) = &outcome {
@@ -116,41 +124,71 @@ impl Queue {
         }
     }
 
-    /// Waits for room and takes the next position; `None` at the end of the epoch.
+    /// Counts a worker that is about to start, or didn't.
+    pub(super) fn count_worker(&self, started: bool) {
+        let mut state = lock(&self.state);
+        state.num_workers = if started { state.num_workers + 1 } else { state.num_workers.saturating_sub(1) };
+    }
+
+    /// Changes the bound and the number of workers; says how many workers are missing. Those too many leave by themselves.
+    pub(super) fn set_effort(&self, effort: Effort) -> usize {
+        let mut state = lock(&self.state);
+        state.effort = effort;
+        let left = self.end - state.next_position;
+        let missing = effort.workers.saturating_sub(state.num_workers).min(left);
+        drop(state);
+        self.room.notify_all();
+        missing
+    }
+
+    /// Waits for room and takes the next position; `None` at the end of the epoch, or if there are workers enough.
     fn next_position(&self) -> Option<usize> {
         let mut state = lock(&self.state);
         loop {
-            if state.cancelled || state.next_position == self.num_positions {
+            if state.cancelled || state.next_position == self.end || state.num_workers > state.effort.workers {
+                state.num_workers -= 1;
                 return None;
             }
-            if state.bytes < self.config.queue_bytes {
+            if state.bytes < state.effort.read_ahead {
                 state.next_position += 1;
                 return Some(state.next_position - 1);
             }
+            let start = Instant::now();
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.costs.queue.add_time(start.elapsed());
         }
     }
 
-    /// Reads and decodes one sample.
+    /// The picture of one sample: from the cache, or read and decoded.
     fn picture(&self, sample: usize) -> Result<Picture, DataError> {
         let start = Instant::now();
+        if let Some(picture) = self.cache.as_ref().and_then(|cache| cache.get(sample)) {
+            self.costs.cache.add(1, picture.image.pixels.len(), start.elapsed());
+            return Ok(picture);
+        }
         let read = self.dataset.sample(sample);
-        add_time(&self.costs.read_nanos, start);
-        let read = read?;
-        self.costs.encoded_bytes.fetch_add(read.encoded.len() as u64, Ordering::Relaxed);
+        let took = start.elapsed();
+        let Sample { encoded, label } = read.inspect_err(|_| self.costs.read.add_time(took))?;
+        self.costs.read.add(1, encoded.len(), took);
 
         let start = Instant::now();
-        let image = rgb_from_bytes(&read.encoded, &self.config.decode);
-        add_time(&self.costs.decode_nanos, start);
-        let image = image.map_err(|verdict| DataError::Decode { name: self.dataset.name(sample), sample, verdict })?;
-        self.costs.images.fetch_add(1, Ordering::Relaxed);
-        self.costs.decoded_bytes.fetch_add(image.pixels.len() as u64, Ordering::Relaxed);
-        Ok(Picture { image, label: read.label })
+        let decoded = rgb_from_bytes(&encoded, &self.config.decode);
+        let decoded = decoded.map(|image| Arc::new(shrink(image, self.config.shorter_side)));
+        let took = start.elapsed();
+        let image = decoded.map_err(|verdict| {
+            self.costs.decode.add_time(took);
+            DataError::Decode { name: self.dataset.name(sample), sample, verdict }
+        })?;
+        self.costs.decode.add(1, image.pixels.len(), took);
+        let picture = Picture { image, label };
+        if let Some(cache) = &self.cache {
+            cache.offer(sample, &picture);
+        }
+        Ok(picture)
     }
 
     /// Waits for the picture at `position` and takes it out of the state.
     pub(super) fn take(&self, position: usize) -> Outcome {
-        let start = Instant::now();
         let mut state = lock(&self.state);
         let outcome = loop {
             match state.finished.remove(&position) {
@@ -161,11 +199,12 @@ impl Queue {
             }
         };
         if let Ok(Ok(picture)) = &outcome {
-            state.bytes -= picture.image.pixels.len();
+            let bytes = picture.image.pixels.len();
+            state.bytes -= bytes;
+            self.costs.queue.add(1, bytes, Duration::ZERO);
         }
         drop(state);
         self.room.notify_all();
-        add_time(&self.costs.wait_nanos, start);
         outcome
     }
 
@@ -184,28 +223,19 @@ impl Queue {
         lock(&self.skipped).clone()
     }
 
+    /// The counts, for stages outside of this file to add to.
+    pub(crate) fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
     pub(crate) fn counters(&self) -> LoaderCounters {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let secs = |counter: &AtomicU64| Duration::from_nanos(count(counter)).as_secs_f64();
-        LoaderCounters {
-            images: count(&self.costs.images),
-            skipped: lock(&self.skipped).len() as u64,
-            encoded_bytes: count(&self.costs.encoded_bytes),
-            decoded_bytes: count(&self.costs.decoded_bytes),
-            read_secs: secs(&self.costs.read_nanos),
-            decode_secs: secs(&self.costs.decode_nanos),
-            wait_secs: secs(&self.costs.wait_nanos),
-        }
+        self.costs.now(lock(&self.skipped).len(), lock(&self.state).num_workers)
     }
 }
 
 /// Locks, also after a panic elsewhere: every critical section above leaves its data whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn add_time(counter: &AtomicU64, start: Instant) {
-    counter.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
 }
 
 pub(super) fn worker_error(message: String) -> DataError {

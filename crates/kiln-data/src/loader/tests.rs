@@ -1,5 +1,7 @@
 use super::*;
-use crate::Sample;
+use crate::{HostBatch, Sample};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -128,7 +130,7 @@ fn damaged_files_are_left_out_and_named_in_order() {
     let empty = "the file is empty";
     assert_eq!(epoch.skipped(), [skipped("1.bmp", empty), skipped("4.bmp", "on fire"), skipped("6.bmp", empty)]);
     let counters = epoch.counters();
-    assert_eq!((counters.images, counters.skipped), (6, 3));
+    assert_eq!((counters.read.images, counters.decode.images, counters.skipped), (8, 6, 3));
 }
 
 #[test]
@@ -232,10 +234,14 @@ fn waiting_pictures_stay_within_the_bound() {
     let config = LoaderConfig { queue_bytes, workers: WORKERS, ..in_order(16) };
     let epoch = loader(Numbered::new(1000), config).epoch(0);
     // Nobody takes anything until the queue is full.
-    while epoch.queue.peak_bytes() < queue_bytes {
+    let queue = epoch.queue.clone();
+    while queue.peak_bytes() < queue_bytes / 4 {
         thread::yield_now();
     }
-    let queue = epoch.queue();
+    queue.set_effort(tuning::Effort { workers: WORKERS, read_ahead: queue_bytes });
+    while queue.peak_bytes() < queue_bytes {
+        thread::yield_now();
+    }
     assert_eq!(batches(epoch).iter().map(HostBatch::len).sum::<usize>(), 1000);
     let most = queue_bytes + WORKERS * LARGEST_BYTES;
     assert!(queue.peak_bytes() <= most, "{} bytes waited, at most {most} may", queue.peak_bytes());
@@ -262,4 +268,126 @@ fn every_unusable_option_is_reported() {
         "unusable loader options: batch_size is 0; limit_batches is 0; queue_bytes is 0; workers is 9999; \
          at most 1024 make sense; the data set has no images"
     );
+}
+
+/// What is left of an epoch, each batch with the step that follows it; stops at an error.
+fn rest(mut epoch: EpochBatches) -> Vec<(usize, HostBatch)> {
+    let mut found = Vec::new();
+    while let Some(Ok(batch)) = epoch.next() {
+        found.push((epoch.next_step(), batch));
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None, rng_seed: RngSeed::Fixed(2026), ..ProptestConfig::with_cases(48)
+    })]
+
+    #[test]
+    fn an_epoch_begun_at_any_step_gives_what_was_left_for_any_number_of_workers(
+        num_samples in 1usize..60,
+        batch_size in 1usize..9,
+        (seed, epoch) in (any::<u64>(), 0u32..9),
+        (shuffle, drop_last) in any::<(bool, bool)>(),
+        limit_batches in proptest::option::of(1usize..6),
+        (rank, world) in prop_oneof![Just((0, 1)), Just((0, 2)), Just((1, 3))],
+        damaged in proptest::collection::hash_set(0usize..60, 0..12),
+        cut in 0.0..=1.0,
+    ) {
+        let config = LoaderConfig {
+            batch_size, workers: 1, shuffle, seed, shard: Shard { rank, world }, drop_last, limit_batches,
+            ..LoaderConfig::default()
+        };
+        prop_assume!(num_samples >= world);
+        let loader = |workers| {
+            let dataset = Arc::new(Numbered::damaged(num_samples, damaged.clone()));
+            (dataset.clone(), Loader::new(dataset, LoaderConfig { workers, ..config.clone() }).expect("usable options"))
+        };
+        let whole = rest(loader(1).1.epoch(epoch));
+        let done = (cut * whole.len() as f64) as usize;
+        let step = whole[..done].last().map_or(0, |(next_step, _)| *next_step);
+        for workers in [1, 2, 8] {
+            let (dataset, loader) = loader(workers);
+            prop_assert_eq!(&rest(loader.epoch_from(epoch, step))[..], &whole[done..], "{} workers", workers);
+            let left = loader.num_samples() - (step * batch_size).min(loader.num_samples());
+            prop_assert!(dataset.num_read.load(Ordering::Relaxed) <= left, "reads what came before");
+        }
+    }
+}
+
+#[test]
+fn an_epoch_begun_behind_its_end_is_empty() {
+    let loader = loader(Numbered::new(9), in_order(4));
+    assert_eq!(loader.num_batches(), 2);
+    for step in [2, 3, usize::MAX] {
+        let mut epoch = loader.epoch_from(0, step);
+        assert!(epoch.next().is_none());
+        assert_eq!(epoch.next_step(), 2);
+    }
+}
+
+#[test]
+fn an_epoch_that_goes_on_may_have_nothing_left() {
+    let loader = loader(Numbered::damaged(6, 3..6), in_order(3));
+    let mut epoch = loader.epoch_from(0, 1);
+    assert!(epoch.next().is_none(), "the first batch was given before");
+    assert_eq!(epoch.skipped().len(), 3);
+}
+
+#[test]
+fn a_cache_saves_reading_and_changes_no_pixel() {
+    let dataset = Arc::new(Numbered::damaged(40, [3]));
+    let plain = loader(Numbered::damaged(40, [3]), shuffled(8));
+    for (cache_bytes, kept) in [(1 << 20, 39..=39), (40 * 96, 10..=38)] {
+        let before = dataset.num_read.load(Ordering::Relaxed);
+        let config = LoaderConfig { cache_bytes, ..shuffled(8) };
+        let cached = Loader::new(dataset.clone(), config).expect("usable options");
+        for epoch in 0..3 {
+            assert_eq!(batches(cached.epoch(epoch)), batches(plain.epoch(epoch)), "epoch {epoch}");
+        }
+        let read = dataset.num_read.load(Ordering::Relaxed) - before;
+        let hits = (3 * 40 - read) / 2;
+        assert!(kept.contains(&hits), "{hits} hits an epoch, {read} read");
+        let mut epoch = cached.epoch(9);
+        epoch.by_ref().for_each(drop);
+        let counters = epoch.counters();
+        assert_eq!(counters.cache.images as usize, hits);
+        assert!((counters.hit_fraction() - hits as f64 / 40.0).abs() < 1e-12, "{counters:?}");
+    }
+}
+
+#[test]
+fn a_shorter_side_applies_to_pictures_in_the_cache_and_beside_it() {
+    let config = |cache_bytes| LoaderConfig { cache_bytes, shorter_side: 1, ..in_order(6) };
+    let plain = batches(loader(Numbered::new(12), config(0)).epoch(0));
+    let shorter = |batch: &HostBatch| batch.images.iter().map(|slot| slot.width.min(slot.height)).max();
+    assert!(plain.iter().all(|batch| shorter(batch) == Some(1)));
+    let cached = loader(Numbered::new(12), config(700));
+    (0..2).for_each(|_| assert_eq!(batches(cached.epoch(0)), plain));
+}
+
+#[test]
+fn threads_may_come_and_go_while_they_work() {
+    let loader = loader(Numbered::new(400), LoaderConfig { workers: 0, ..in_order(10) });
+    let mut epoch = loader.epoch(0);
+    let mut found = Vec::new();
+    for workers in [1, 6, 2, 9, 1].into_iter().cycle().take(40) {
+        let missing = epoch.queue.set_effort(tuning::Effort { workers, read_ahead: 1 + workers * LARGEST_BYTES });
+        epoch.start_workers(missing);
+        found.extend(epoch.next().expect("an answer").expect("a batch").samples);
+    }
+    assert!(found.into_iter().eq(0..400));
+    assert!(epoch.next().is_none());
+}
+
+#[test]
+fn a_million_samples_begin_as_fast_as_ten() {
+    let loader = loader(Numbered::new(1_000_000), LoaderConfig { seed: 3, ..shuffled(32) });
+    let start = std::time::Instant::now();
+    for (epoch, step) in [(0, 0), (1, 20_000), (2, 31_249)] {
+        let batch = loader.epoch_from(epoch, step).next().expect("an answer").expect("a batch");
+        assert_eq!(batch.len(), 32);
+    }
+    assert!(start.elapsed().as_secs_f64() < 1.0, "{:?}", start.elapsed());
 }

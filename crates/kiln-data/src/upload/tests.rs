@@ -41,8 +41,30 @@ fn batches_come_in_the_order_of_the_epoch_on_every_device() {
             let targets = batch.targets.clone().into_data().iter::<i64>().collect::<Vec<_>>();
             assert!(targets.iter().copied().eq(batch.labels.iter().map(|&label| i64::from(label))), "{name}");
         }
-        assert_eq!(batches.counters().images, 30, "{name}");
+        let counters = batches.counters();
+        for stage in [counters.read, counters.decode, counters.queue, counters.upload, counters.wait] {
+            assert_eq!(stage.images, 30, "{name}: {counters:?}");
+            assert!(stage.bytes > 0, "{name}: {counters:?}");
+        }
+        assert!(counters.upload.secs > 0.0 && counters.decode.secs > 0.0, "{name}: {counters:?}");
+        assert_eq!(counters.wait.secs, batches.wait_secs(), "{name}");
         assert!(batches.wait_secs() > 0.0, "{name}");
+    }
+}
+
+#[test]
+fn an_upload_that_goes_on_at_a_step_gives_the_batches_that_were_left() {
+    let folder = folder();
+    let loader = scenes_loader(&folder, LoaderConfig { batch_size: 4, seed: 3, ..Default::default() });
+    let upload = |step| loader.epoch_from(2, step).upload(&kiln_device::cpu(), &Augment::train(8), 5);
+    let contents = |batch: Batch| (batch.samples, batch.images.into_data().try_to_vec::<f32>().expect("f32"));
+    let mut first = upload(0);
+    first.by_ref().take(3).for_each(|batch| drop(batch.expect("a batch")));
+    assert_eq!(first.next_step(), 3, "what is made in advance doesn't count");
+    let (left, resumed): (Vec<_>, Vec<_>) = (first.collect(), upload(3).collect());
+    assert_eq!(left.len(), loader.num_batches() - 3);
+    for (left, resumed) in left.into_iter().zip(resumed) {
+        assert_eq!(contents(left.expect("a batch")), contents(resumed.expect("a batch")));
     }
 }
 

@@ -44,8 +44,12 @@ fn check_cuda(facts: &Facts) -> Check {
     }
     if finding.contains("is not installed") {
         return if facts.has_nvidia() {
-            let tried = "LD_LIBRARY_PATH, the loader's cache, /usr/lib64, /usr/lib/x86_64-linux-gnu, /usr/lib/wsl/lib";
-            let found = format!("libcuda.so.1 is not installed (looked in {tried})");
+            let found = if facts.platform.system == System::Windows {
+                "nvcuda.dll is not installed; the driver puts it into C:\\Windows\\System32"
+            } else {
+                "libcuda.so.1 is not installed (looked in LD_LIBRARY_PATH, the loader's cache, /usr/lib64, \
+                 /usr/lib/x86_64-linux-gnu, /usr/lib/wsl/lib)"
+            };
             TOPIC.fail("library_missing", found).remedy(facts.platform.install_libcuda())
         } else if facts.platform.system == System::Wsl && facts.dxg {
             TOPIC
@@ -77,7 +81,8 @@ fn check_nvml(facts: &Facts) -> Option<Check> {
     } else {
         format!("damaged: {}", facts.nvml_defects.join("; "))
     };
-    let found = format!("no readings of temperature, power and load (libnvidia-ml.so.1): {text}");
+    let name = if facts.platform.system == System::Windows { "nvml.dll" } else { "libnvidia-ml.so.1" };
+    let found = format!("no readings of temperature, power and load ({name}): {text}");
     match failure.code {
         // The version's own check tells it.
         nvml::VERSION_MISMATCH => None,

@@ -1,4 +1,7 @@
 //! The operating system, as far as remedies differ: which package manager, WSL, container.
+//!
+//! Debian's package names were looked up in Debian 12 (main, contrib, non-free, non-free-firmware). Those of Ubuntu, Fedora,
+//! Arch and SUSE are from their documentation and weren't tried: a correction is welcome.
 
 use std::path::Path;
 

@@ -50,7 +50,7 @@ fn unplugged(facts: &Facts) -> String {
                                           Control Panel > Manage 3D settings > Power management mode: prefer maximum \
                                           performance"
             .to_owned(),
-        _ => "plug in the charger that came with the machine, and run: powerprofilesctl set performance".to_owned(),
+        _ => "plug in the charger that came with the machine, and run: powerprofilesctl set performance (from the package power-profiles-daemon)".to_owned(),
     }
 }
 

@@ -215,6 +215,8 @@ fn windows_gets_the_steps_of_its_control_panels() {
     let remedy = |id| find(&diagnosis, id).remedy.clone().unwrap_or_default();
     assert!(remedy("adapter").contains("High performance"), "{diagnosis}");
     assert!(remedy("driver_library").contains("Studio or Game Ready"), "{diagnosis}");
+    let found = &find(&diagnosis, "driver_library").found;
+    assert!(found.contains("nvcuda.dll") && !found.contains("libcuda"), "{found}");
     assert!(remedy("power").contains("prefer maximum performance"), "{diagnosis}");
     assert!(find(&diagnosis, "power").found.contains("longer than 2 s"), "{diagnosis}");
 }

@@ -76,7 +76,10 @@ pub(super) fn visible_text(value: &str, uuids: &[String]) -> String {
     }
     let visible = visible_devices(value, uuids);
     let numbers: Vec<String> = visible.indices.iter().map(ToString::to_string).collect();
-    let left = if numbers.is_empty() {
+    let left = if let Some(part) = &visible.part {
+        let card = numbers.first().map_or_else(String::new, |number| format!(" of card {number}"));
+        format!("it leaves the part {part}{card} alone")
+    } else if numbers.is_empty() {
         format!("it hides all {} cards", uuids.len())
     } else {
         format!("of {} cards it leaves {}", uuids.len(), numbers.join(", "))
@@ -96,6 +99,9 @@ mod tests {
         let effects: Vec<&str> = told.iter().map(|variable| variable.effect.as_str()).collect();
         assert_eq!(told.len(), 3);
         assert!(effects[0].ends_with("of 2 cards it leaves 0, since there is no card 7"), "{}", effects[0]);
+        let uuids = ["GPU-1".to_owned()];
+        assert_eq!(visible_text("MIG-GPU-1/7/0", &uuids), "it leaves the part MIG-GPU-1/7/0 of card 0 alone");
+        assert_eq!(visible_text("MIG-2", &uuids), "it leaves the part MIG-2 alone");
         assert!(effects[1].contains("folder of stubs"), "{}", effects[1]);
         assert!(effects[2].starts_with("Mesa only"), "{}", effects[2]);
     }

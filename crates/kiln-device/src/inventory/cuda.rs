@@ -16,7 +16,12 @@ use std::{
 use libloading::Library;
 use serde::{Deserialize, Serialize};
 
-use super::{Problem, bus, pci::PciAddress, probe};
+use super::{
+    Problem, bus,
+    load::{LoadError, load},
+    pci::PciAddress,
+    probe,
+};
 use crate::nvrtc::Installation;
 
 /// How long the driver may take. Waking a sleeping laptop GPU takes 1–3 s.
@@ -100,15 +105,15 @@ pub(crate) fn listing(deadline: Duration) -> Listing {
 
 /// Asks the driver where it is usually found.
 pub(crate) fn ask_driver() -> Listing {
-    ask_first_of(&usual_libraries())
+    ask_first_of(&usual_libraries(cfg!(windows)))
 }
 
 /// Where the driver's library is looked for: by name first, which follows the loader's own search, then in the
 /// folders that some systems leave out of it. `libcuda.so` without a number comes last: the toolkit has a stub
 /// of that name.
-fn usual_libraries() -> Vec<PathBuf> {
-    let names: &[&str] = if cfg!(windows) {
-        &["nvcuda.dll"]
+fn usual_libraries(on_windows: bool) -> Vec<PathBuf> {
+    let names: &[&str] = if on_windows {
+        &["nvcuda.dll", "C:\\Windows\\System32\\nvcuda.dll"]
     } else {
         &[
             "libcuda.so.1",
@@ -128,47 +133,21 @@ fn usual_libraries() -> Vec<PathBuf> {
 pub(crate) fn ask_first_of(libraries: &[PathBuf]) -> Listing {
     let mut broken = None;
     for path in libraries {
-        match open(path) {
+        match load(path) {
             Ok(library) => return ask_library(&library, path),
-            Err(Missing::Absent) => {}
-            Err(Missing::Broken(error)) => {
-                broken.get_or_insert(error);
+            Err(LoadError::Absent) => {}
+            Err(LoadError::Broken(text)) => {
+                broken.get_or_insert(text);
             }
         }
     }
-    Listing::failed(broken.unwrap_or_else(|| {
-        let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
-        format!("no NVIDIA driver ({name} is not installed)")
-    }))
-}
-
-enum Missing {
-    Absent,
-    Broken(String),
-}
-
-fn open(path: &Path) -> Result<Library, Missing> {
-    // SAFETY: loading runs the library's initialisers. The file is the NVIDIA driver's, or one that the
-    // administrator or the user put in its place; there is no way to use CUDA without running it.
-    #[expect(unsafe_code, reason = "loading a shared library runs code in it")]
-    let opened = unsafe { Library::new(path) };
-    opened.map_err(|error| {
-        let text = error_text(&error);
-        // "<name>: cannot open shared object file" about the library itself, and not about one it needs.
-        let absent = text.starts_with(&*path.to_string_lossy()) && text.contains("cannot open shared object file")
-            || (cfg!(windows) && text.contains("126"))
-            || (path.is_absolute() && !path.exists());
-        if absent {
-            return Missing::Absent;
+    Listing::failed(match broken {
+        Some(text) => format!("the NVIDIA driver's library can't be loaded ({text}); reinstall the driver"),
+        None => {
+            let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+            format!("no NVIDIA driver ({name} is not installed)")
         }
-        Missing::Broken(format!("the NVIDIA driver's library can't be loaded ({text}); reinstall the driver"))
     })
-}
-
-/// libloading's message without its own wrapping.
-pub(crate) fn error_text(error: &libloading::Error) -> String {
-    let inner = std::error::Error::source(error).map(ToString::to_string);
-    inner.unwrap_or_else(|| error.to_string())
 }
 
 // CUdevice_attribute, from cuda.h.
@@ -372,6 +351,15 @@ mod tests {
         assert!(listing.devices.is_empty());
         let finding = listing.finding.expect("a finding");
         assert!(finding.starts_with("no NVIDIA driver"), "{finding}");
+    }
+
+    #[test]
+    fn each_system_has_its_own_places() {
+        assert!(usual_libraries(true).iter().all(|path| path.to_string_lossy().ends_with("nvcuda.dll")));
+        let linux = usual_libraries(false);
+        // Under WSL the library lies where no loader looks by itself.
+        assert!(linux.contains(&PathBuf::from("/usr/lib/wsl/lib/libcuda.so.1")), "{linux:?}");
+        assert_eq!(linux.last(), Some(&PathBuf::from("libcuda.so")), "a toolkit's stub has that name");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{
     bus::{BusDevice, VENDOR_AMD, VENDOR_NVIDIA},
     cpu::Processor,
     cuda::{self, CudaDevice},
-    wgpu::{self, Adapter, AdapterKind},
+    wgpu::{self, Adapter, AdapterKind, Limits},
 };
 use crate::{monitor::GpuSample, nvrtc::Installation, request::DeviceRequest};
 
@@ -261,6 +261,10 @@ fn problem_of(adapter: &Adapter, spirv_build: bool) -> Option<Problem> {
     if adapter.kind == AdapterKind::Other {
         return Some(Problem::new("its driver does not say what kind of GPU it is, and burn can't address such a one"));
     }
+    if let Some(lack) = adapter.limits.and_then(lack_of) {
+        let remedy = "update the GPU's driver; `kiln doctor` lists its limits";
+        return Some(Problem::new(format!("its driver allows {lack}")).with_remedy(remedy));
+    }
     if spirv_build && adapter.api == Api::Vulkan {
         let remedy = "use a build without the Cargo feature `vulkan`: it compiles WGSL, which works everywhere";
         if adapter.is_software() {
@@ -278,6 +282,23 @@ fn problem_of(adapter: &Adapter, spirv_build: bool) -> Option<Problem> {
         }
     }
     None
+}
+
+/// What Kiln's own kernels need and an adapter doesn't allow: they use five buffers and cubecl one beside them, 32 × 8
+/// threads in a workgroup, and an image in each workgroup along an axis.
+fn lack_of(limits: Limits) -> Option<String> {
+    const BUFFERS: u32 = 6;
+    const THREADS: u32 = 256;
+    const WORKGROUPS: u32 = 4096;
+    let Limits { storage_buffers, threads, workgroups, .. } = limits;
+    [
+        ("buffers in a kernel", storage_buffers, BUFFERS),
+        ("threads in a workgroup", threads, THREADS),
+        ("workgroups along an axis", workgroups, WORKGROUPS),
+    ]
+    .into_iter()
+    .find(|(_, allowed, needed)| allowed < needed)
+    .map(|(what, allowed, needed)| format!("{allowed} {what}, and Kiln's kernels need {needed}"))
 }
 
 /// Why `auto` leaves a usable adapter alone.
@@ -509,6 +530,29 @@ mod tests {
         assert!(problem_of(&gpu, true).expect("refused").reason.contains("software"));
         gpu.api = Api::Dx12;
         assert_eq!(problem_of(&gpu, true), None);
+    }
+
+    #[test]
+    fn an_adapter_that_allows_too_little_is_refused_with_what_it_lacks() {
+        let gpu = adapter(Api::Vulkan, AdapterKind::IntegratedGpu, "Some GPU", (0x8086, 1), "", "");
+        let enough = Limits {
+            storage_buffers: 8,
+            binding_bytes: 128 << 20,
+            buffer_bytes: 256 << 20,
+            threads: 256,
+            workgroups: 65_535,
+            f16: false,
+        };
+        let problem = |limits| problem_of(&Adapter { limits: Some(limits), ..gpu.clone() }, false);
+        assert_eq!(problem(enough), None, "the least that WebGPU promises is enough");
+        for (limits, part) in [
+            (Limits { storage_buffers: 4, ..enough }, "4 buffers in a kernel, and Kiln's kernels need 6"),
+            (Limits { threads: 128, ..enough }, "128 threads in a workgroup"),
+            (Limits { workgroups: 1024, ..enough }, "1024 workgroups"),
+        ] {
+            let reason = problem(limits).expect("too little").reason;
+            assert!(reason.contains(part), "{reason}");
+        }
     }
 
     #[test]

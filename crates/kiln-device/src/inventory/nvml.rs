@@ -8,14 +8,17 @@
 
 use std::{
     ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void},
-    path::PathBuf,
+    path::{Path, PathBuf},
     ptr,
 };
 
 use libloading::Library;
 use serde::{Deserialize, Serialize};
 
-use super::pci::PciAddress;
+use super::{
+    load::{LoadError, load},
+    pci::PciAddress,
+};
 
 /// NVML's return code.
 pub(crate) type Code = c_int;
@@ -71,7 +74,7 @@ impl Nvml {
     /// # Errors
     /// The library is missing or broken, or the driver doesn't answer it.
     pub(crate) fn open() -> Result<Self, Failure> {
-        let nvml = Self { library: load()? };
+        let nvml = Self { library: load_nvml()? };
         type Init = unsafe extern "C" fn() -> Code;
         let init = nvml.function::<Init>(c"nvmlInit_v2").or_else(|_| nvml.function::<Init>(c"nvmlInit"));
         let code = match init {
@@ -314,24 +317,14 @@ impl Drop for Nvml {
     }
 }
 
-fn load() -> Result<Library, Failure> {
-    let candidates: &[&str] = if cfg!(windows) {
-        &["nvml.dll", "C:\\Program Files\\NVIDIA Corporation\\NVSMI\\nvml.dll"]
-    } else {
-        &["libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1", "/run/opengl-driver/lib/libnvidia-ml.so.1"]
-    };
+fn load_nvml() -> Result<Library, Failure> {
     let mut broken = None;
-    for candidate in candidates {
-        // SAFETY: loading runs the library's initialisers; it is the NVIDIA driver's.
-        #[expect(unsafe_code, reason = "loading a shared library runs code in it")]
-        match unsafe { Library::new(PathBuf::from(candidate)) } {
+    for candidate in candidates(cfg!(windows)) {
+        match load(Path::new(candidate)) {
             Ok(library) => return Ok(library),
-            Err(error) => {
-                let text = super::cuda::error_text(&error);
-                let absent = text.contains("cannot open shared object file") && text.starts_with(candidate);
-                if !absent && !cfg!(windows) {
-                    broken.get_or_insert(text);
-                }
+            Err(LoadError::Absent) => {}
+            Err(LoadError::Broken(text)) => {
+                broken.get_or_insert(text);
             }
         }
     }
@@ -339,6 +332,15 @@ fn load() -> Result<Library, Failure> {
         Some(text) => Failure { code: LIBRARY_BROKEN, text: format!("its library can't be loaded ({text})") },
         None => Failure { code: LIBRARY_MISSING, text: meaning(LIBRARY_MISSING) },
     })
+}
+
+/// Where the library is looked for. Windows' drivers before 2016 put it into a folder of their own.
+fn candidates(on_windows: bool) -> &'static [&'static str] {
+    if on_windows {
+        &["nvml.dll", "C:\\Windows\\System32\\nvml.dll", "C:\\Program Files\\NVIDIA Corporation\\NVSMI\\nvml.dll"]
+    } else {
+        &["libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1", "/run/opengl-driver/lib/libnvidia-ml.so.1"]
+    }
 }
 
 /// What a code means, for a person.

@@ -1,8 +1,8 @@
 //! What a person should know about a card, judged from its last readings. Pure: samples in, sentences out.
 //!
 //! Utilisation alone deceives: a laptop's card on battery is "100 % busy" at a fifteenth of its clock, and a card
-//! that waits for data every other second averages 50 %. So clocks, performance state, reasons for lowered clocks
-//! and the course of the load are looked at together.
+//! that waits for data every other second averages 50 %. So clocks, performance state, watts, reasons for
+//! lowered clocks and the course of the load are looked at together.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -21,6 +21,10 @@ const LOADED: f32 = 50.0;
 const LOW_PSTATE: u32 = 5;
 /// A clock below this share of the highest is low.
 const LOW_CLOCK_SHARE: f32 = 0.3;
+/// Busy all the time, percent.
+const BUSY: f32 = 90.0;
+/// Power below this share of the limit is little for a card that is busy all the time: a rule of thumb.
+const LOW_POWER_SHARE: f64 = 0.25;
 /// Readings that the course of the load is judged by, and how often it has to jump among them.
 const COURSE: usize = 20;
 const JUMPS: usize = 4;
@@ -55,7 +59,8 @@ pub(crate) fn judge_once(gpu: &GpuSample) -> Vec<String> {
 }
 
 fn alerts(gpu: &GpuSample, course: &VecDeque<f32>) -> Vec<String> {
-    let found = [memory(gpu), heat(gpu), throttling(gpu), low_clocks(gpu), saw_tooth(course)];
+    let pace = low_clocks(gpu).or_else(|| low_power(gpu));
+    let found = [memory(gpu), heat(gpu), throttling(gpu), pace, saw_tooth(course)];
     found.into_iter().flatten().collect()
 }
 
@@ -100,6 +105,18 @@ fn low_clocks(gpu: &GpuSample) -> Option<String> {
     }
     let pstate = gpu.pstate.filter(|state| *state >= LOW_PSTATE)?;
     Some(format!("{util:.0} % busy, but in the slow performance state P{pstate} (battery or power limit)"))
+}
+
+/// A counter that says busy and a meter that says idle: work comes in pieces too small to fill the card.
+fn low_power(gpu: &GpuSample) -> Option<String> {
+    let util = gpu.util.filter(|util| *util > BUSY)?;
+    let (watts, limit) = (gpu.power_w?, gpu.power_limit_w.filter(|limit| *limit > 0.0)?);
+    (watts < LOW_POWER_SHARE * limit).then(|| {
+        format!(
+            "{util:.0} % busy, but it draws {watts:.0} of {limit:.0} W: its work comes in pieces too small to fill it (a \
+             larger batch helps), or it is held back"
+        )
+    })
 }
 
 fn saw_tooth(course: &VecDeque<f32>) -> Option<String> {
@@ -154,6 +171,24 @@ mod tests {
         assert!(alerts_of(gpu(100.0, None, 8)).contains("P8"));
         assert_eq!(alerts_of(gpu(100.0, Some(1900), 2)), "");
         assert_eq!(alerts_of(gpu(3.0, Some(139), 8)), "");
+    }
+
+    #[test]
+    fn busy_at_a_fraction_of_the_power_is_not_at_full_work() {
+        let gpu = |util, watts, clock| GpuSample {
+            util: Some(util),
+            power_w: Some(watts),
+            power_limit_w: Some(60.0),
+            clock_mhz: Some(clock),
+            clock_max_mhz: Some(2100),
+            ..GpuSample::default()
+        };
+        assert!(alerts_of(gpu(99.0, 11.0, 1900)).contains("draws 11 of 60 W"));
+        assert_eq!(alerts_of(gpu(99.0, 40.0, 1900)), "");
+        assert_eq!(alerts_of(gpu(40.0, 11.0, 1900)), "");
+        // Low clocks are the cause of low power, and told once.
+        let told = alerts_of(gpu(99.0, 9.0, 139));
+        assert!(told.contains("139 of 2100 MHz") && !told.contains(" W"), "{told}");
     }
 
     #[test]

@@ -254,7 +254,7 @@ fn is_major(name: &str) -> bool {
 fn libraries_in(folder: &Path) -> Vec<PathBuf> {
     let names = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut numbered: Vec<(u32, PathBuf)> =
-        names.filter_map(|entry| Some((major_of(entry.file_name().to_str()?)?, entry.path()))).collect();
+        names.filter_map(|entry| Some((major_of(entry.file_name().to_str()?, cfg!(windows))?, entry.path()))).collect();
     numbered.sort();
     numbered.reverse();
     let plain = folder.join("libnvrtc.so");
@@ -264,8 +264,8 @@ fn libraries_in(folder: &Path) -> Vec<PathBuf> {
     numbered.into_iter().map(|(_, path)| path).collect()
 }
 
-fn major_of(name: &str) -> Option<u32> {
-    if cfg!(windows) {
+fn major_of(name: &str, on_windows: bool) -> Option<u32> {
+    if on_windows {
         let number: u32 = name.strip_prefix("nvrtc64_")?.strip_suffix("_0.dll")?.parse().ok()?;
         return Some(number / 10);
     }
@@ -416,7 +416,16 @@ mod tests {
             ("libnvrtc.alt.so.12", None),
             ("libnvrtc.so", None),
         ] {
-            assert_eq!(major_of(name), major, "{name}");
+            assert_eq!(major_of(name, false), major, "{name}");
+        }
+        for (name, major) in [
+            ("nvrtc64_120_0.dll", Some(12)),
+            ("nvrtc64_130_0.dll", Some(13)),
+            ("nvrtc64_112_0.dll", Some(11)),
+            ("nvrtc-builtins64_124.dll", None),
+            ("nvrtc64_120_0.alt.dll", None),
+        ] {
+            assert_eq!(major_of(name, true), major, "{name}");
         }
     }
 }

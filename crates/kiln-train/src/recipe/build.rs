@@ -2,7 +2,7 @@
 
 use super::{AugmentConfig, DataConfig, ModelConfig, OptimizerConfig, OptimizerKind, ScheduleConfig, ScheduleKind};
 use crate::schedule::{AfterWarmup, Curve, Schedule, Warmup};
-use kiln_data::{Augment, Augmentation, LoaderConfig};
+use kiln_data::{Augment, Augmentation, LoaderConfig, Sampling};
 use kiln_model::ResNetConfig;
 
 impl DataConfig {
@@ -16,7 +16,10 @@ impl DataConfig {
             drop_last: self.drop_last,
             limit_batches: (self.limit_batches > 0).then_some(self.limit_batches),
             queue_bytes: self.queue_mib << 20,
+            cache_bytes: usize::try_from(self.cache.0).unwrap_or(usize::MAX),
+            shorter_side: self.shorter_side,
             on_error: self.on_error,
+            sampling: self.sampling.clone(),
             ..LoaderConfig::default()
         }
     }
@@ -27,6 +30,8 @@ impl DataConfig {
             batch_size: self.val_batch(),
             shuffle: false,
             drop_last: false,
+            cache_bytes: 0,
+            sampling: Sampling::EverySample,
             limit_batches: (self.limit_val_batches > 0).then_some(self.limit_val_batches),
             ..self.train_loader(0)
         }

@@ -249,7 +249,7 @@ fn a_mixed_step_counts_both_labels_in_the_loss_and_the_larger_share_in_the_accur
     // The same step by hand.
     let mut trainer = trainer(&recipe, stripes(), other.path());
     let run = trainer.begin(model(&recipe)).expect("a run");
-    let mut batches = trainer.batches(&trainer.train, &trainer.train_augment, 0);
+    let mut batches = trainer.batches(&trainer.train, &trainer.train_augment, 0, 0);
     let batch = batches.next().expect("a batch").expect("a good one");
     let mix = batch.mix.clone().expect("mixed");
     let logits: Vec<f32> = run.model.forward(batch.images).into_data().try_to_vec().expect("f32");

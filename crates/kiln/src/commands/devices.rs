@@ -5,8 +5,18 @@ use kiln_device::{DeviceReport, DeviceRequest, inventory, measure, passive_inven
 use std::io::Write;
 use std::process::ExitCode;
 
+const EXAMPLES: &str = "\
+Examples:
+  kiln devices                         what could train here, and what would be chosen
+  kiln devices --device cuda:1         could this one be had, and why the others would lose
+  kiln devices --measure               is another device faster here than the chosen one?
+  kiln devices --json                  the same for programs
+
+Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line.";
+
 /// Lists the devices that can train here, and says which would be chosen and why.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Devices {
     /// Print JSON instead of a table
     #[arg(long)]

@@ -11,10 +11,19 @@ const PROBLEM: u8 = 1;
 /// The examination itself went wrong; clap ends with the same code for a bad command line.
 const COULD_NOT_RUN: u8 = 2;
 
+const EXAMPLES: &str = "\
+Examples:
+  kiln doctor                          the checks, and the cause and the fix in one sentence
+  kiln doctor --json                   the same for programs
+  kiln doctor --bundle report.txt      everything in one file for a bug report, without names of people and machines
+
+Exit code: 0 if all is well, 1 if something keeps a GPU from being used, 2 if the examination could not run.";
+
 /// Examines the way from the graphics hardware to a device that computes, and says what is wrong.
 ///
 /// Ends with code 0 if all is well, 1 if something keeps a GPU from being used, 2 if the examination could not run.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Doctor {
     /// Print JSON: `checks` (id, status, code, found, why, remedy), `chosen`, `verdict`, `environment`, `gpus`
     #[arg(long)]

@@ -6,11 +6,20 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+const EXAMPLES: &str = "\
+Examples:
+  kiln export runs/resnet50-1/checkpoints/best.safetensors --onnx model.onnx
+  kiln export resnet50-11ad3fa6.pth --arch resnet50 --onnx model.onnx --image-size 224
+  kiln export checkpoint.pth --weights-key model_ema --onnx model.onnx    the averaged weights of a checkpoint
+
+Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line.";
+
 /// Writes a network as ONNX, for inference elsewhere.
 ///
 /// The file takes normalised float images [batch, 3, height, width] and gives logits [batch, classes]; mean, standard
 /// deviation and classes stand in its metadata, if the weights file has them.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Export {
     /// The weights: safetensors, or PyTorch's .pth, timm's and Lightning's checkpoints
     #[arg(value_name = "FILE")]

@@ -1,5 +1,6 @@
 //! One file a subcommand: parse, call the crates, print.
 
+pub(crate) mod completions;
 pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod export;

@@ -6,8 +6,17 @@ use serde_json::json;
 use std::io::Write;
 use std::process::ExitCode;
 
+const EXAMPLES: &str = "\
+Examples:
+  kiln models                                            all networks, at 224 px and 32 images
+  kiln models --arch resnet50 --image-size 288 --batch 64    does that fit into my GPU's memory?
+  kiln models --json                                     the same for programs
+
+Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line.";
+
 /// Lists the networks, with parameters, multiplications and the memory that training takes.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Models {
     /// Only this network
     #[arg(long, value_name = "NAME")]

@@ -16,10 +16,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+const EXAMPLES: &str = "\
+Examples:
+  kiln monitor                             a live table; Ctrl-C ends it
+  kiln monitor --interval 5 --csv > gpus.csv
+  kiln monitor --samples 1 --json          one reading for a program
+
+Exit code: 0 however it is ended, 1 if the output can't be written, 2 for a mistyped command line.";
+
 /// Shows load, memory, heat, power and clocks of the GPUs, and warns of what holds them back.
 ///
 /// What a card doesn't tell is left out. A sleeping card is left asleep, and an idle one that could sleep is left alone.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Monitor {
     /// Seconds between readings
     #[arg(long, value_name = "SECS", default_value_t = 1.0, value_parser = interval)]

@@ -148,6 +148,39 @@ pub(crate) fn a_sound_library() -> Vec<u8> {
     std::fs::read(path.expect("a C library")).expect("its bytes")
 }
 
+/// The command where the folder of this machine's `library` shows no such file, and the rest of it; `None`, said aloud,
+/// where the system allows no private mounts or the library isn't there anyway.
+#[allow(dead_code, reason = "not every test program needs it")]
+pub(crate) fn kiln_without(library: &str, folder: &Path) -> Option<Command> {
+    let found = Command::new("sh").args(["-c", "ldconfig -p || /sbin/ldconfig -p"]).output().ok()?;
+    let found = String::from_utf8_lossy(&found.stdout).into_owned();
+    let of_64_bits = |line: &&str| line.trim_start().starts_with(&format!("{library} ")) && line.contains("64");
+    let Some(path) = found.lines().find(of_64_bits).and_then(|line| line.rsplit(" => ").next()) else {
+        skip(&format!("{library} is not installed"));
+        return None;
+    };
+    let of = Path::new(path).parent().expect("a folder").canonicalize().expect("a folder");
+    // A layer over the folder takes the removal; the machine's own file stays.
+    let script = "of=$1; library=$2; shift 2; layer=$1; shift
+        mkdir -p \"$layer\" && mount -t tmpfs tmpfs \"$layer\" && mkdir \"$layer/upper\" \"$layer/work\" &&
+        mount -t overlay overlay -o \"lowerdir=$of,upperdir=$layer/upper,workdir=$layer/work\" \"$of\" &&
+        rm \"$of/$library\" && exec \"$@\"";
+    let without = |command: &mut Command| {
+        command.args(["-m", "sh", "-c", script, "sh"]).arg(&of).arg(library).arg(folder.join("layer"));
+    };
+    let mut try_out = Command::new("unshare");
+    without(&mut try_out);
+    if let Err(reason) = run(try_out.arg("true")) {
+        skip(&format!("no private mounts here ({reason})"));
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    set_up(&mut command, folder);
+    without(&mut command);
+    command.arg(env!("CARGO_BIN_EXE_kiln"));
+    Some(command)
+}
+
 /// Builds `libhanging.so` in `folder`, which never returns from being loaded; `None`, said aloud, without a compiler.
 pub(crate) fn hanging_library(folder: &Path) -> Option<PathBuf> {
     let source = "#include <unistd.h>\n__attribute__((constructor)) static void hang(void) { for (;;) pause(); }\n";

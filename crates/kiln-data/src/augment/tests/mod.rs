@@ -43,6 +43,7 @@ fn push_noise(batch: &mut HostBatch, [height, width]: [u32; 2], sample: u64) {
     batch.images.push(slot);
     batch.labels.push(sample as u32 % 10);
     batch.samples.push(sample);
+    batch.draws.push(sample);
 }
 
 /// A batch of noise, one image per size, samples numbered from `first_sample`.
