@@ -50,7 +50,7 @@ pub use augment::{
 pub use batch::{Batch, DeviceBatch, HostBatch, ImageSlot};
 pub use byte_size::{ByteSize, ByteSizeError};
 pub use dataset::image_folder::ImageFolder;
-pub use dataset::{Dataset, OpenOptions, Sample, Splits, open, scenes};
+pub use dataset::{Dataset, OpenOptions, Sample, Splits, open, picture_files, scenes};
 pub use decode::{DecodeError, DecodeLimits, ImageFormat, RgbImage, rgb_from_bytes};
 pub use error::DataError;
 pub use loader::{
@@ -58,5 +58,5 @@ pub use loader::{
 };
 pub use nearest_name::with_nearest_name;
 pub use order::EpochOrder;
-pub use preview::{Preview, PreviewConfig, preview_grid};
+pub use preview::{Preview, PreviewConfig, preview_grid, rgb_from_values};
 pub use upload::{DeviceBatches, batch_from_tensor, batch_to_device};

@@ -83,12 +83,22 @@ pub struct Preview {
 }
 
 impl Preview {
+    /// Writes the picture as [`RgbImage::write_png`] does.
+    ///
+    /// # Errors
+    /// [`DataError::WritePicture`] with the path.
+    pub fn write_png(&self, path: &Path) -> Result<(), DataError> {
+        self.picture.write_png(path)
+    }
+}
+
+impl RgbImage {
     /// Writes the picture as a PNG: aside, then under its name, so that there is never half of one.
     ///
     /// # Errors
     /// [`DataError::WritePicture`] with the path.
     pub fn write_png(&self, path: &Path) -> Result<(), DataError> {
-        png::write(&self.picture, path)
+        png::write(self, path)
     }
 }
 
@@ -141,11 +151,17 @@ fn draw_images(
     let values: Vec<f32> =
         batch.images.try_into_vec_as().map_err(|error| DataError::Device { message: error.to_string() })?;
     let [height, width] = augment.size;
-    Ok(values.chunks_exact(3 * height * width).map(|image| bytes_of(image, augment)).collect())
+    Ok(values.chunks_exact(3 * height * width).map(|image| rgb_from_values(image, augment)).collect())
 }
 
-/// Undoes to-tensor and normalise of one image, `[3, H, W]`.
-fn bytes_of(values: &[f32], augment: &Augment) -> RgbImage {
+/// Undoes to-tensor and normalise of one image: what the network saw, as bytes.
+///
+/// # Shapes
+/// `values`: `[3, H, W]` of the size that `augment` makes.
+///
+/// # Panics
+/// If there are fewer values.
+pub fn rgb_from_values(values: &[f32], augment: &Augment) -> RgbImage {
     let [height, width] = augment.size;
     let area = height * width;
     let byte = |channel: usize, at: usize| {

@@ -76,7 +76,28 @@ impl ResNet {
 
     /// Like [`forward`](Self::forward), and shows `observe` the activation behind each part as it passes:
     /// `bn1` (the stem after its ReLU), `maxpool`, `layer1` … `layer4`.
-    pub fn forward_observed(&self, images: Tensor<4>, mut observe: impl FnMut(&str, &Tensor<4>)) -> Tensor<2> {
+    pub fn forward_observed(&self, images: Tensor<4>, observe: impl FnMut(&str, &Tensor<4>)) -> Tensor<2> {
+        self.classify(self.observed_features(images, observe))
+    }
+
+    /// The activation behind the last stage: all that [`classify`](Self::classify) sees of an image.
+    ///
+    /// # Shapes
+    /// `images`: float `[B, 3, H, W]`, normalised; output: float `[B, C, h, w]`, a 32nd of the image's size for most nets.
+    pub fn features(&self, images: Tensor<4>) -> Tensor<4> {
+        self.observed_features(images, |_, _| ())
+    }
+
+    /// Logits of [`features`](Self::features): their mean over the image, and the last layer.
+    ///
+    /// # Shapes
+    /// `features`: float `[B, C, h, w]`; output: float `[B, num_classes]`.
+    pub fn classify(&self, features: Tensor<4>) -> Tensor<2> {
+        let pooled: Tensor<3> = features.cast(DType::F32).flatten(2, 3).mean_dim(2);
+        self.fc.forward(pooled.flatten(1, 2))
+    }
+
+    fn observed_features(&self, images: Tensor<4>, mut observe: impl FnMut(&str, &Tensor<4>)) -> Tensor<4> {
         let mut x = images;
         for layer in &self.stem {
             x = relu(layer.forward(x));
@@ -95,8 +116,7 @@ impl ResNet {
             }
             observe(STAGE_NAMES[index], &x);
         }
-        let pooled: Tensor<3> = x.cast(DType::F32).flatten(2, 3).mean_dim(2);
-        self.fc.forward(pooled.flatten(1, 2))
+        x
     }
 
     pub(crate) fn build(config: &ResNetConfig, seed: u64, device: &Device) -> Self {

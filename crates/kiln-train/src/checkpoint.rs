@@ -41,13 +41,16 @@ const FORMAT: u32 = 2;
 /// The oldest layout that this version reads: it has no epoch under way, loss scale or averaged weights.
 const OLDEST_FORMAT: u32 = 1;
 
-const MODEL: &str = "model.safetensors";
+pub(crate) const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const EMA: &str = "ema.safetensors";
 const STATE: &str = "state.toml";
 const METRICS: &str = "metrics.jsonl";
 const SUMS: &str = "SHA256SUMS";
 const BEST: &str = "best.safetensors";
+
+/// Key of the model's metadata under which stands how validation prepares a picture.
+pub(crate) const PREPARATION: &str = "kiln.augment";
 
 /// Where to continue from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,6 +224,7 @@ impl Checkpoint {
                 ("std", json(&augment.std)),
                 ("input_size", json(&augment.validation().size)),
                 ("interpolation", "bilinear".to_owned()),
+                (PREPARATION, json(&augment.validation())),
                 ("recipe_sha256", state.recipe.sha256()),
                 ("epoch", state.num_epochs_done.to_string()),
                 ("kiln", state.kiln.clone()),

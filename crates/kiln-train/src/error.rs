@@ -148,6 +148,43 @@ pub enum TrainError {
         /// What the operating system said. Not `source`: a program that prints the causes would say it twice.
         reason: io::Error,
     },
+    /// A folder holds no trained network.
+    #[error(
+        "no trained network in {}: neither checkpoints/best.safetensors, best.safetensors or model.safetensors nor a \
+         checkpoint is there; give a run folder of kiln train, or a weights file",
+        path.display()
+    )]
+    NoWeights {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// What a weights file says about preparing pictures can't be done.
+    #[error("cannot use {}: it asks for {}", path.display(), .problems.join("; "))]
+    UnusableWeights {
+        /// The file.
+        path: PathBuf,
+        /// One sentence a problem.
+        problems: Vec<String>,
+    },
+    /// The data has classes that the network doesn't tell apart.
+    #[error(
+        "cannot evaluate {} on this data: it has classes that the network doesn't tell apart ({}); the network's are {}",
+        weights.display(), shortened(.unknown), shortened(.known)
+    )]
+    ForeignClasses {
+        /// The network's weights.
+        weights: PathBuf,
+        /// Classes of the data that the network lacks.
+        unknown: Vec<String>,
+        /// The network's classes.
+        known: Vec<String>,
+    },
+    /// The device didn't answer while a network was asked.
+    #[error("the device failed: {reason}; a smaller --batch-size takes less memory, --device cpu needs no GPU")]
+    Asking {
+        /// What the device reported.
+        reason: String,
+    },
     /// A file of the run can't be read or written.
     #[error("cannot {action} {}: {reason}", path.display())]
     Io {
@@ -183,6 +220,11 @@ impl TrainError {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |reason| Self::Io { action, path, reason }
+    }
+
+    /// A device that doesn't answer.
+    pub(crate) fn asking(error: impl std::fmt::Display) -> Self {
+        Self::Asking { reason: error.to_string() }
     }
 }
 

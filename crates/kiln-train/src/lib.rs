@@ -53,6 +53,7 @@ mod checkpoint;
 mod divergence;
 mod error;
 mod failure;
+mod grad_cam;
 mod lamb;
 mod lars;
 mod loss;
@@ -62,6 +63,7 @@ mod micro_batch;
 mod optimizer;
 mod position;
 mod precision;
+mod predict;
 mod recipe;
 mod report;
 mod resume;
@@ -69,8 +71,10 @@ mod rmsprop;
 mod run_folder;
 mod schedule;
 mod sgd;
+mod starts;
 mod stop;
 mod throughput;
+mod trained_model;
 mod trainer;
 mod verdict;
 mod watchdog;
@@ -79,6 +83,7 @@ pub use adam::{Adam, AdamState, Decay};
 pub use batch_fit::largest_batch;
 pub use checkpoint::{Checkpoint, Checkpoints, Found, ResumeFrom, RunState, UnderWay};
 pub use error::{Damaged, TrainError};
+pub use grad_cam::HeatMap;
 pub use lamb::Lamb;
 pub use lars::{Lars, LarsState};
 pub use loss::{cross_entropy, cross_entropy_soft};
@@ -87,6 +92,7 @@ pub use metrics::{Meter, MeterError, StepId, Totals};
 pub use optimizer::{ModelOptimizer, StateError};
 pub use position::Position;
 pub use precision::Precision;
+pub use predict::{Guess, read_pictures, top_k};
 pub use recipe::{
     AugmentConfig, DataConfig, LossConfig, ModelConfig, OptimizerConfig, OptimizerKind, Recipe, RunConfig,
     ScheduleConfig, ScheduleKind,
@@ -98,7 +104,9 @@ pub use rmsprop::{RmsProp, RmsPropState};
 pub use run_folder::RunFolder;
 pub use schedule::{AfterWarmup, Anneal, Curve, OneCycle, Phases, Schedule, Warmup, WarmupShape};
 pub use sgd::{Residence, Sgd, SgdState};
+pub use starts::{Start, StartRecorder};
 pub use stop::StopFlag;
+pub use trained_model::{OpenModel, TrainedModel};
 pub use trainer::Trainer;
 
 #[cfg(test)]

@@ -43,6 +43,34 @@ pub trait Observer {
 /// Watches nothing.
 impl Observer for () {}
 
+/// Two watch, the first first.
+impl<A: Observer, B: Observer> Observer for (A, B) {
+    fn started(&mut self, started: &Started) {
+        self.0.started(started);
+        self.1.started(started);
+    }
+
+    fn step(&mut self, report: &StepReport) {
+        self.0.step(report);
+        self.1.step(report);
+    }
+
+    fn validation_step(&mut self, report: &ValidationReport) {
+        self.0.validation_step(report);
+        self.1.validation_step(report);
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        self.0.notice(notice);
+        self.1.notice(notice);
+    }
+
+    fn epoch(&mut self, report: &EpochReport) {
+        self.0.epoch(report);
+        self.1.epoch(report);
+    }
+}
+
 /// What a run is made of.
 #[derive(Clone, Debug)]
 pub struct Started {

@@ -3,6 +3,7 @@
 //! ```text
 //! recipe.toml      the recipe as resolved, every default written out
 //! metrics.jsonl    one JSON object an epoch, see `report.rs`
+//! starts.jsonl     one JSON object a start, see `starts.rs`
 //! checkpoints/     see `checkpoint.rs`
 //! ```
 //!
@@ -13,11 +14,13 @@ use crate::checkpoint::Checkpoints;
 use crate::error::TrainError;
 use crate::recipe::Recipe;
 use crate::report::EpochMetrics;
+use crate::starts::Start;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const RECIPE: &str = "recipe.toml";
 const METRICS: &str = "metrics.jsonl";
+const STARTS: &str = "starts.jsonl";
 const CHECKPOINTS: &str = "checkpoints";
 
 /// The folder a run writes to.
@@ -40,6 +43,46 @@ impl RunFolder {
     /// The run's checkpoints.
     pub fn checkpoints(&self) -> Checkpoints {
         Checkpoints::new(self.path.join(CHECKPOINTS))
+    }
+
+    /// The lines of `metrics.jsonl`; empty if there is none yet.
+    ///
+    /// # Errors
+    /// [`TrainError::Io`] if it can't be read.
+    pub fn metrics(&self) -> Result<String, TrainError> {
+        self.text(METRICS)
+    }
+
+    /// The recipe as resolved; `None` if there is no run.
+    ///
+    /// # Errors
+    /// [`TrainError::Io`] if it can't be read, [`TrainError::RecipeSyntax`] if it isn't a recipe.
+    pub fn recipe(&self) -> Result<Option<Recipe>, TrainError> {
+        let text = self.text(RECIPE)?;
+        if text.is_empty() { Ok(None) } else { Recipe::from_toml(&text).map(Some) }
+    }
+
+    /// What the run was started with, the first start first. A line that isn't understood is passed over.
+    ///
+    /// # Errors
+    /// [`TrainError::Io`] if it can't be read.
+    pub fn starts(&self) -> Result<Vec<Start>, TrainError> {
+        Ok(self.text(STARTS)?.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// Adds a start to the record.
+    pub(crate) fn add_start(&self, start: &Start) -> Result<(), TrainError> {
+        let lines = self.text(STARTS)? + &start.line()?;
+        atomic_file::write(&self.path.join(STARTS), lines.as_bytes())
+    }
+
+    /// The text of a file; empty if it isn't there.
+    fn text(&self, name: &str) -> Result<String, TrainError> {
+        let path = self.path.join(name);
+        match fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+            read => read.map_err(TrainError::io("read", &path)),
+        }
     }
 
     /// Refuses a folder that holds a run. Other files don't matter: none of ours has their name.

@@ -14,13 +14,15 @@ Examples:
   kiln train                                 ResNet-50 on a small data set that Kiln draws itself
   kiln train --data photos --epochs 90       the same on your pictures
   kiln train --data photos --resume          go on where the last run ended
+  kiln predict runs/resnet50-1 photo.jpg     what is in a picture
   kiln preview photos --recipe my.toml       a picture of what the model would see
   kiln train --data photos --weights resnet50.pth --reinit-head    begin with weights you have
   kiln export runs/resnet50-1/checkpoints/best.safetensors --onnx model.onnx
 
 Every subcommand's --help ends with examples of its own.
 
-Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line, 130 after Ctrl-C; `kiln doctor` has its own.
+Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line, 3 if some pictures couldn't be read and the rest
+are answered, 130 after Ctrl-C; `kiln doctor` has its own.
 NO_COLOR=1 turns colours off; away from a terminal there are none. KILN_LOG=debug says what happens inside.";
 
 /// Trains image classifiers on whatever GPU this machine has.
@@ -40,6 +42,7 @@ enum Command {
     Export(commands::export::Export),
     Man(commands::completions::Man),
     Models(commands::models::Models),
+    Predict(commands::predict::Predict),
     Preview(commands::preview::Preview),
     Train(Box<commands::train::Train>),
     Weights(commands::weights::Weights),
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Export(args) => commands::export::run(&args),
         Command::Man(args) => commands::completions::man(&args, Cli::command()),
         Command::Models(args) => commands::models::run(&args),
+        Command::Predict(args) => commands::predict::run(&args),
         Command::Preview(args) => commands::preview::run(&args),
         Command::Train(args) => commands::train::run(&args),
         Command::Weights(args) => commands::weights::run(&args),

@@ -6,8 +6,18 @@ mod support;
 use support::{kiln, outcome};
 
 /// The subcommands whose `--help` ends with examples and exit codes.
-const COMMANDS: [&[&str]; 9] =
-    [&["completions"], &["devices"], &["doctor"], &["export"], &["man"], &["models"], &["monitor"], &["weights"], &[]];
+const COMMANDS: [&[&str]; 10] = [
+    &["completions"],
+    &["devices"],
+    &["doctor"],
+    &["export"],
+    &["man"],
+    &["models"],
+    &["monitor"],
+    &["predict"],
+    &["weights"],
+    &[],
+];
 
 #[test]
 fn every_help_ends_with_examples_that_parse_and_the_exit_codes() {

@@ -67,6 +67,18 @@ pub(crate) fn list(folder: &Path) -> Result<Listing, DataError> {
     Ok(listing)
 }
 
+/// The picture files in `folder` and in all folders below it, folder by folder, sorted by name as bytes.
+///
+/// Whether a file is a picture goes by its ending.
+///
+/// # Errors
+/// [`DataError::ReadFolder`] with the folder that can't be listed.
+pub fn picture_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let found = pictures_below(folder)?;
+    let paths = |Pictures { folder, files }| files.into_iter().map(move |name: Box<OsStr>| folder.join(&*name));
+    Ok(found.into_iter().flat_map(paths).collect())
+}
+
 /// Lists the pictures of a class folder and of all folders in it.
 pub(crate) fn pictures_below(class_folder: &Path) -> Result<Vec<Pictures>, DataError> {
     let mut found = Vec::new();

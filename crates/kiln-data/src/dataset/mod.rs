@@ -14,6 +14,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DataError;
+pub use folder_scan::picture_files;
 
 /// Samples with labels, read by index from any thread.
 pub trait Dataset: Send + Sync {

@@ -6,6 +6,7 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod models;
 pub(crate) mod monitor;
+pub(crate) mod predict;
 pub(crate) mod preview;
 pub(crate) mod train;
 pub(crate) mod weights;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use kiln::{Outcome, TerminalProgress, TrainArgs, restart_after, stop_on_ctrl_c};
-use kiln_train::Trainer;
+use kiln_train::{StartRecorder, Trainer};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -32,7 +32,8 @@ pub(crate) fn run(args: &Train) -> anyhow::Result<ExitCode> {
     if let Some(from) = &options.resume {
         trainer = trainer.resume(from.clone());
     }
-    let summary = match trainer.run(model, &mut TerminalProgress::new()) {
+    let record = StartRecorder::new(options.data.as_deref());
+    let summary = match trainer.run(model, &mut (TerminalProgress::new(), record)) {
         Ok(summary) => summary,
         Err(error) => return restart_after(error, &output),
     };
