@@ -83,14 +83,16 @@ const STEPS: [(&str, &str); 15] = [
 
 fn benchmark<M: Measurement<Value = Duration>>(criterion: &mut Criterion<M>) {
     let devices = kiln_device::parity_devices();
+    let bandwidths: Vec<Option<f64>> = devices.iter().map(|(_, device)| bandwidth(device)).collect();
     for (case, size, options, has_stock) in cases() {
         let mut group = criterion.benchmark_group(&case);
         group.throughput(Throughput::Elements(BATCH_SIZE as u64));
         group.sample_size(10).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(3));
         let batches: Vec<HostBatch> = (0..NUM_BATCHES).map(|epoch| host_batch(size, epoch)).collect();
-        for (name, device) in &devices {
+        for ((name, device), bandwidth) in devices.iter().zip(&bandwidths) {
             let upload = |batch: &HostBatch| batch_to_device(batch.clone(), &options, SEED, device);
             let on_device: Vec<DeviceBatch> = batches.iter().map(upload).collect();
+            report_bytes(&case, name, &on_device, *bandwidth);
             let mut next = on_device.iter().cycle();
             group.bench_function(BenchmarkId::new("kiln", name), |bencher| {
                 bencher.iter(|| {
@@ -114,6 +116,34 @@ fn benchmark<M: Measurement<Value = Duration>>(criterion: &mut Criterion<M>) {
         }
         group.finish();
     }
+}
+
+/// The least that a batch can move, and how long that takes at the device's measured bandwidth: the floor of any kernel.
+fn report_bytes(case: &str, device: &str, batches: &[DeviceBatch], bandwidth: Option<f64>) {
+    let read = |batch: &DeviceBatch| -> f64 {
+        let area = |[top, left, bottom, right]: [f64; 4]| (bottom - top).abs() * (right - left).abs();
+        batch.programs.iter().map(|program| 3.0 * area(program.source_box())).sum()
+    };
+    let read = batches.iter().map(read).sum::<f64>() / batches.len() as f64;
+    let written = (BATCH_SIZE * 3 * OUTPUT_SIDE * OUTPUT_SIDE * size_of::<f32>()) as f64;
+    let floor = bandwidth.map_or(String::new(), |bandwidth| {
+        format!("; at the measured {:.1} GB/s {:.2} ms", bandwidth / 1e9, 1e3 * (read + written) / bandwidth)
+    });
+    eprintln!("{case} on {device}: reads {:.1} MB and writes {:.1} MB a batch{floor}", read / 1e6, written / 1e6);
+}
+
+/// Bytes a second that the device copies, as burn measures it; unknown of the CPU.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+fn bandwidth(device: &Device) -> Option<f64> {
+    use burn::tensor::{MemoryAccess, ThroughputKey, ThroughputMode};
+    let key = ThroughputKey { mode: ThroughputMode::memory(MemoryAccess::Copy) };
+    let measured = device.performance_stats(&[key]).pop()?;
+    measured.value.ok().map(|value| value.bytes_per_s(&key))
+}
+
+#[cfg(not(any(feature = "cuda", feature = "wgpu")))]
+fn bandwidth(_device: &Device) -> Option<f64> {
+    None
 }
 
 /// Images of a fixed pattern; what they show doesn't change the time.

@@ -6,6 +6,8 @@
 //! Source: PyTorch 2.14 `upsample_bilinear2d_aa`, which filters in the same order, and `grid_sample`.
 //! Off from exact arithmetic by at most 0.02 levels, 8e-5 of the range; a cubic filter can leave the range of bytes.
 
+use std::ops::Range;
+
 use multiversion::multiversion;
 
 use crate::augment::levels::{self, Levels, WHITE};
@@ -36,15 +38,55 @@ enum Kind<'a> {
 struct Tables<'a> {
     columns: Table<'a>,
     rows: Table<'a>,
-    /// The weights of `columns`, those of one output column side by side.
-    column_weights: Vec<i32>,
-    /// Source rows filtered last, `[power of two, width]`, 2⁻⁸ levels; the fourth value means nothing. Row `y` is at
-    /// `y` modulo their number, so that all taps of an output row have a place.
-    filtered: Vec<[i32; 4]>,
+    pairs: ColumnPairs,
+    /// The part of a source row that the columns look at, four bytes a pixel; the fourth means nothing.
+    line: Vec<[u8; 4]>,
+    /// Source rows filtered last, `[power of two, pairs]`, 2⁻⁸ levels. Row `y` is at `y` modulo their number, so that
+    /// all taps of an output row have a place.
+    filtered: Vec<Pair<i32>>,
     /// Which source row is at each place.
     filtered_rows: Vec<Option<usize>>,
-    /// Sums of an output row, `[width]`.
-    sums: Vec<[u32; 4]>,
+    /// Sums of an output row, `[pairs]`.
+    sums: Vec<Pair<u32>>,
+}
+
+/// Red, green, blue and a value without meaning of two output columns: as wide as a vector of most processors, where a
+/// column by itself would leave half of it idle.
+type Pair<T> = [T; 8];
+
+/// The table of the columns, rearranged for two output columns at a time; an odd last one is there twice.
+struct ColumnPairs {
+    /// Source columns that any output column looks at.
+    span: Range<usize>,
+    num_taps: usize,
+    /// Per pair, the source columns of the first taps, counted from the beginning of `span`.
+    first: Vec<[u32; 2]>,
+    /// `[pairs, num_taps]`, each weight four times.
+    weights: Vec<Pair<i32>>,
+}
+
+impl ColumnPairs {
+    fn new(table: &Table) -> Self {
+        let (num_taps, length) = (table.num_taps(), table.first.len());
+        let start = table.first.iter().copied().min().unwrap_or(0);
+        let end = table.first.iter().copied().max().map_or(0, |last| last as usize + num_taps);
+        let columns = |pair: usize| [0, 1].map(|side| (2 * pair + side).min(length - 1));
+        let weight = |tap: usize, column: usize| table.weights[tap * length + column] as i32;
+        let pairs = 0..length.div_ceil(2);
+        let weights = pairs.clone().flat_map(|pair| {
+            let [left, right] = columns(pair);
+            (0..num_taps).map(move |tap| {
+                let [left, right] = [weight(tap, left), weight(tap, right)];
+                [left, left, left, left, right, right, right, right]
+            })
+        });
+        Self {
+            num_taps,
+            weights: weights.collect(),
+            first: pairs.map(|pair| columns(pair).map(|column| table.first[column] - start)).collect(),
+            span: start as usize..end,
+        }
+    }
 }
 
 /// One axis' table in the words.
@@ -69,13 +111,6 @@ impl<'a> Table<'a> {
         self.weights.len() / self.first.len().max(1)
     }
 
-    /// The weights as `[length, num_taps]`.
-    fn side_by_side(&self) -> Vec<i32> {
-        let length = self.first.len();
-        let of = |index: usize| self.weights[index..].iter().step_by(length).map(|weight| *weight as i32);
-        (0..length).flat_map(of).collect()
-    }
-
     fn shows(&self, index: usize) -> bool {
         (self.window[0]..self.window[1]).contains(&index)
     }
@@ -89,11 +124,14 @@ impl<'a> Resampler<'a> {
             let [columns, rows] =
                 [(0, width), (1, height)].map(|(axis, length)| Table::new(words, geometry, axis, length));
             let num_kept = rows.num_taps().next_power_of_two();
+            let pairs = ColumnPairs::new(&columns);
+            let num_pairs = pairs.first.len();
             Kind::Tables(Tables {
-                filtered: vec![[0; 4]; num_kept * width],
+                line: vec![[0; 4]; pairs.span.len()],
+                filtered: vec![[0; 8]; num_kept * num_pairs],
                 filtered_rows: vec![None; num_kept],
-                sums: vec![[0; 4]; width],
-                column_weights: columns.side_by_side(),
+                sums: vec![[0; 8]; num_pairs],
+                pairs,
                 columns,
                 rows,
             })
@@ -119,7 +157,7 @@ impl<'a> Resampler<'a> {
             }
             Kind::Tables(tables) if tables.rows.shows(row) => {
                 tables.row(self.pixels, self.source_width, row);
-                levels_of_sums(&tables.sums, output);
+                levels_of_sums(tables.sums.as_flattened().as_chunks().0, output);
                 let [first, end] = tables.columns.window;
                 output[..first.min(end)].fill(self.fill);
                 output[end..].fill(self.fill);
@@ -132,8 +170,8 @@ impl<'a> Resampler<'a> {
 impl Tables<'_> {
     /// Sums output row `row`.
     fn row(&mut self, pixels: &[u8], source_width: usize, row: usize) {
-        let width = self.sums.len();
-        self.sums.fill([0; 4]);
+        let num_pairs = self.sums.len();
+        self.sums.fill([0; 8]);
         let first = self.rows.first[row] as usize;
         for tap in 0..self.rows.num_taps() {
             let weight = self.rows.weights[tap * self.rows.first.len() + row];
@@ -142,60 +180,66 @@ impl Tables<'_> {
             }
             let source_row = first + tap;
             let place = source_row % self.filtered_rows.len();
-            let filtered = &mut self.filtered[place * width..][..width];
+            let filtered = &mut self.filtered[place * num_pairs..][..num_pairs];
             if self.filtered_rows[place].replace(source_row) != Some(source_row) {
                 let pixels = &pixels[source_row * source_width * 3..][..source_width * 3];
-                filter_columns(pixels, self.columns.first, &self.column_weights, filtered);
+                widen(pixels, self.pairs.span.start, &mut self.line);
+                filter_columns(&self.line, &self.pairs, filtered);
             }
             add_row(self.sums.as_flattened_mut(), filtered.as_flattened(), weight);
         }
     }
 }
 
-/// One source row filtered along its columns: 2⁻⁸ levels per output column. `weights` are `[length, taps]`.
+/// Copies the pixels from column `start` on as four bytes each, so that one load brings a pixel.
 #[multiversion(targets = "simd")]
-fn filter_columns(line: &[u8], first: &[u32], weights: &[i32], filtered: &mut [[i32; 4]]) {
-    // Known numbers of taps need no inner loop: a quarter of the whole time.
-    match weights.len() / first.len() {
-        1 => filter_taps::<1>(line, first, weights, filtered),
-        2 => filter_taps::<2>(line, first, weights, filtered),
-        3 => filter_taps::<3>(line, first, weights, filtered),
-        4 => filter_taps::<4>(line, first, weights, filtered),
-        5 => filter_taps::<5>(line, first, weights, filtered),
-        6 => filter_taps::<6>(line, first, weights, filtered),
+fn widen(row: &[u8], start: usize, line: &mut [[u8; 4]]) {
+    for (wide, pixel) in line.iter_mut().zip(row.as_chunks::<3>().0.iter().skip(start)) {
+        *wide = [pixel[0], pixel[1], pixel[2], 0];
+    }
+}
+
+/// One source row filtered along its columns: 2⁻⁸ levels per output column.
+#[multiversion(targets = "simd")]
+fn filter_columns(line: &[[u8; 4]], pairs: &ColumnPairs, filtered: &mut [Pair<i32>]) {
+    // A known number of taps needs no inner loop.
+    match pairs.num_taps {
+        1 => filter_taps::<1>(line, pairs, filtered),
+        2 => filter_taps::<2>(line, pairs, filtered),
+        3 => filter_taps::<3>(line, pairs, filtered),
+        4 => filter_taps::<4>(line, pairs, filtered),
+        5 => filter_taps::<5>(line, pairs, filtered),
+        6 => filter_taps::<6>(line, pairs, filtered),
+        7 => filter_taps::<7>(line, pairs, filtered),
+        8 => filter_taps::<8>(line, pairs, filtered),
         taps => {
-            for ((value, first), weights) in filtered.iter_mut().zip(first).zip(weights.chunks_exact(taps)) {
-                *value = weigh(&line[*first as usize * 3..], weights);
+            for ((value, first), weights) in filtered.iter_mut().zip(&pairs.first).zip(pairs.weights.chunks_exact(taps))
+            {
+                let [left, right] = first.map(|first| &line[first as usize..][..taps]);
+                *value = weigh(left, right, weights);
             }
         }
     }
 }
 
 #[inline(always)]
-fn filter_taps<const TAPS: usize>(line: &[u8], first: &[u32], weights: &[i32], filtered: &mut [[i32; 4]]) {
-    for ((value, first), weights) in filtered.iter_mut().zip(first).zip(weights.as_chunks::<TAPS>().0) {
-        let start = *first as usize * 3;
-        *value = match line.get(start..start + TAPS * 3 + 1) {
-            Some(pixels) => {
-                // As one word a pixel, which becomes one vector: four byte loads stay four.
-                let mut sum = [128i32; 4];
-                for (tap, weight) in weights.iter().enumerate() {
-                    let pixel = pixels[tap * 3..].first_chunk::<4>().copied().unwrap_or_default();
-                    sum = std::array::from_fn(|lane| sum[lane] + weight * i32::from(pixel[lane]));
-                }
-                sum.map(|sum| sum >> 8)
-            }
-            None => weigh(&line[start..], weights),
-        };
+fn filter_taps<const TAPS: usize>(line: &[[u8; 4]], pairs: &ColumnPairs, filtered: &mut [Pair<i32>]) {
+    let weights = pairs.weights.as_chunks::<TAPS>().0;
+    for ((value, first), weights) in filtered.iter_mut().zip(&pairs.first).zip(weights) {
+        let [left, right] = first.map(|first| &line[first as usize..][..TAPS]);
+        *value = weigh(left, right, weights);
     }
 }
 
-/// The weighted sum of the pixels at the beginning of `pixels`.
+/// The weighted sums of the pixels of two output columns.
 #[inline(always)]
-fn weigh(pixels: &[u8], weights: &[i32]) -> [i32; 4] {
-    let mut sum = [128i32; 4];
-    for (pixel, weight) in pixels.chunks(3).zip(weights) {
-        (0..3).for_each(|channel| sum[channel] += weight * i32::from(pixel[channel]));
+fn weigh(left: &[[u8; 4]], right: &[[u8; 4]], weights: &[Pair<i32>]) -> Pair<i32> {
+    let mut sum = [128i32; 8];
+    for ((left, right), weight) in left.iter().zip(right).zip(weights) {
+        let mut pixels = [0; 8];
+        pixels[..4].copy_from_slice(left);
+        pixels[4..].copy_from_slice(right);
+        sum = std::array::from_fn(|lane| sum[lane] + weight[lane] * i32::from(pixels[lane]));
     }
     sum.map(|sum| sum >> 8)
 }

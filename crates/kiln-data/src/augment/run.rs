@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use burn::tensor::DType;
+use multiversion::multiversion;
 use rayon::prelude::*;
 
 use crate::augment::erase::erased;
@@ -95,25 +96,21 @@ pub(crate) fn run_on_host(pixels: &[u8], words: &[u32], format: &OutputFormat) -
     output.par_chunks_exact_mut(image_len).enumerate().for_each(|(index, output)| {
         let [first_term, num_terms] = [0, 1].map(|word| words[index * OUTPUT_WORDS + word] as usize);
         let terms = words[first_term..][..num_terms * TERM_WORDS].as_chunks::<TERM_WORDS>().0;
-        if let [term] = terms {
-            run_term(pixels, words, term, format, |value, normalised| *value = normalised, output);
-        } else {
-            for term in terms {
-                let weight = f32::from_bits(term[TERM_WEIGHT]);
-                run_term(pixels, words, term, format, |value, normalised| *value += weight * normalised, output);
-            }
+        for term in terms {
+            let weight = (num_terms > 1).then(|| f32::from_bits(term[TERM_WEIGHT]));
+            run_term(pixels, words, term, weight, format, output);
         }
     });
     output
 }
 
-/// One term of an output: f32 `[3, H, W]`, or `[H, W, 3]`.
+/// One term of an output, f32 `[3, H, W]`, or `[H, W, 3]`: added if it has a weight, else all there is.
 fn run_term(
     pixels: &[u8],
     words: &[u32],
     term: &[u32; TERM_WORDS],
+    weight: Option<f32>,
     format: &OutputFormat,
-    put: impl Fn(&mut f32, f32),
     output: &mut [f32],
 ) {
     let [height, width] = format.size;
@@ -125,9 +122,8 @@ fn run_term(
     let mut write = |row: usize, line: &[Levels]| {
         for channel in 0..3 {
             let (scale, bias) = (format.scale[channel], format.bias[channel]);
-            if is_whole && !format.is_channels_last {
-                let values = output[(channel * height + row) * width..][..width].iter_mut().zip(line);
-                values.for_each(|(value, rgb)| put(value, rgb[channel] as f32 * scale + bias));
+            if is_whole && !format.is_channels_last && weight.is_none() {
+                normalise(line, channel, [scale, bias], &mut output[(channel * height + row) * width..][..width]);
                 continue;
             }
             let [first, step] = match format.is_channels_last {
@@ -137,7 +133,8 @@ fn run_term(
             for (column, (value, rgb)) in output[first..].iter_mut().step_by(step).zip(line).enumerate() {
                 if in_region(&term[TERM_REGION..], [row, column]) {
                     let covering = erased(words, rectangles, format.plan.deviations, [row, column], width);
-                    put(value, covering.map_or(rgb[channel] as f32 * scale + bias, |color| color[channel]));
+                    let seen = covering.map_or(rgb[channel] as f32 * scale + bias, |color| color[channel]);
+                    *value = weight.map_or(seen, |weight| *value + weight * seen);
                 }
             }
         }
@@ -155,6 +152,14 @@ fn run_term(
     pixel_op::clamp_image(&mut image);
     ops.iter().for_each(|op| pixel_op::apply(op, &mut image, format.size));
     image.chunks_exact(width).enumerate().for_each(|(row, line)| write(row, line));
+}
+
+/// One channel of a row, from levels to what the model wants.
+#[multiversion(targets = "simd")]
+fn normalise(line: &[Levels], channel: usize, [scale, bias]: [f32; 2], output: &mut [f32]) {
+    for (value, rgb) in output.iter_mut().zip(line) {
+        *value = rgb[channel] as f32 * scale + bias;
+    }
 }
 
 /// Whether the region of a term, its kind and edges, has pixel `[row, column]` in it.

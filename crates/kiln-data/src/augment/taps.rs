@@ -26,9 +26,18 @@ pub(crate) struct AxisTable {
 }
 
 /// The taps of one output pixel: `weights[k]` is about source pixel `first + k`.
+#[derive(Default)]
 struct Taps {
     first: i64,
     weights: Vec<f64>,
+}
+
+/// The taps of all output pixels in whole numbers, one list after the other.
+#[derive(Default)]
+struct WholeTaps {
+    /// Source pixel of the first weight, where its list begins, and how long it is.
+    lists: Vec<(u32, usize, usize)>,
+    weights: Vec<i32>,
 }
 
 impl AxisTable {
@@ -36,20 +45,25 @@ impl AxisTable {
     pub(crate) fn new(axis: &Axis, filter: Filter, unit: i32) -> Self {
         let window = axis.window();
         let length = axis.length as usize;
-        let mut all: Vec<(u32, Vec<i32>)> = Vec::with_capacity(length);
+        let (mut all, mut taps) = (WholeTaps::default(), Taps::default());
         for index in 0..axis.length {
-            let is_shown = (window[0]..window[1]).contains(&index);
-            all.push(if is_shown { whole_weights(axis, filter, index, unit) } else { (0, vec![0]) });
+            if (window[0]..window[1]).contains(&index) {
+                taps.find(axis, filter, index);
+                taps.fold(axis);
+                all.push(&taps, unit);
+            } else {
+                all.push_nothing();
+            }
         }
-        let num_taps = all.iter().map(|(_, weights)| weights.len()).max().unwrap_or(1);
+        let num_taps = all.lists.iter().map(|(_, _, count)| *count).max().unwrap_or(1);
         // A shorter list is moved back so that no weight of 0 stands beyond the image.
         let limit = axis.fold.map_or(axis.taps[1], |(_, inside)| inside[1]).max(0) as usize;
         let mut first = Vec::with_capacity(length);
         let mut table = vec![0; num_taps * length];
-        for (index, (start, weights)) in all.iter().enumerate() {
+        for (index, (start, begin, count)) in all.lists.iter().enumerate() {
             let moved = (*start as usize).min(limit.saturating_sub(num_taps));
             first.push(moved as u32);
-            for (tap, weight) in weights.iter().enumerate() {
+            for (tap, weight) in all.weights[*begin..][..*count].iter().enumerate() {
                 table[(*start as usize - moved + tap) * length + index] = *weight;
             }
         }
@@ -63,75 +77,100 @@ impl AxisTable {
     }
 }
 
-/// The weights of output pixel `index`, rounded so that they sum to `unit`: the heaviest takes what rounding leaves.
-fn whole_weights(axis: &Axis, filter: Filter, index: u32, unit: i32) -> (u32, Vec<i32>) {
-    let Taps { first, weights } = folded(axis, taps(axis, filter, index));
-    let total: f64 = weights.iter().sum();
-    let mut whole: Vec<i32> = weights.iter().map(|weight| (weight / total * f64::from(unit)).round() as i32).collect();
-    let rest = unit - whole.iter().sum::<i32>();
-    if let Some(heaviest) = whole.iter_mut().max_by_key(|weight| **weight) {
-        *heaviest += rest;
+impl WholeTaps {
+    /// Rounds the weights of an output pixel so that they sum to `unit`: the heaviest takes what rounding leaves.
+    fn push(&mut self, taps: &Taps, unit: i32) {
+        let begin = self.weights.len();
+        let total: f64 = taps.weights.iter().sum();
+        self.weights.extend(taps.weights.iter().map(|weight| (weight / total * f64::from(unit)).round() as i32));
+        let whole = &mut self.weights[begin..];
+        let rest = unit - whole.iter().sum::<i32>();
+        if let Some(heaviest) = whole.iter_mut().max_by_key(|weight| **weight) {
+            *heaviest += rest;
+        }
+        let num_idle = whole.iter().take_while(|weight| **weight == 0).count();
+        let num_used = whole.iter().rposition(|weight| *weight != 0).map_or(1, |last| last + 1 - num_idle);
+        self.lists.push((taps.first as u32 + num_idle as u32, begin + num_idle, num_used));
     }
-    let num_idle = whole.iter().take_while(|weight| **weight == 0).count();
-    let num_used = whole.iter().rposition(|weight| *weight != 0).map_or(1, |last| last + 1 - num_idle);
-    (first as u32 + num_idle as u32, whole[num_idle..num_idle + num_used].to_vec())
+
+    /// Of an output pixel that doesn't show the source.
+    fn push_nothing(&mut self) {
+        self.lists.push((0, self.weights.len(), 1));
+        self.weights.push(0);
+    }
 }
 
-/// The taps of output pixel `index` where the image has no border.
-fn taps(axis: &Axis, filter: Filter, index: u32) -> Taps {
-    let scale = axis.step.abs();
-    let centre = axis.origin + axis.step * (f64::from(index) + 0.5);
-    let (support, scale) = match filter {
-        Filter::Nearest | Filter::NearestExact => {
-            // A corner that falls on a pixel's edge mustn't be rounded to before it.
-            let corner = centre + CORNER_MARGIN - if filter == Filter::Nearest { scale / 2.0 } else { 0.0 };
-            return Taps { first: (corner.floor() as i64).clamp(axis.taps[0], axis.taps[1] - 1), weights: vec![1.0] };
-        }
-        Filter::Bilinear => (1.0, 1.0),
-        Filter::BilinearAntialiased => (scale.max(1.0), scale.max(1.0)),
-        Filter::Bicubic => (2.0, 1.0),
-        Filter::BicubicAntialiased => (2.0 * scale.max(1.0), scale.max(1.0)),
-    };
-    let weigh = |pixel: i64| {
-        let distance = ((pixel as f64 + 0.5 - centre) / scale).abs();
+impl Taps {
+    /// Finds the taps of output pixel `index` where the image has no border.
+    fn find(&mut self, axis: &Axis, filter: Filter, index: u32) {
+        self.weights.clear();
+        let scale = axis.step.abs();
+        let centre = axis.origin + axis.step * (f64::from(index) + 0.5);
         match filter {
-            Filter::Bicubic => cubic(distance, -0.75),
-            Filter::BicubicAntialiased => cubic(distance, -0.5),
-            _ => (1.0 - distance).max(0.0),
+            Filter::Nearest | Filter::NearestExact => {
+                // A corner that falls on a pixel's edge mustn't be rounded to before it.
+                let corner = centre + CORNER_MARGIN - if filter == Filter::Nearest { scale / 2.0 } else { 0.0 };
+                self.first = (corner.floor() as i64).clamp(axis.taps[0], axis.taps[1] - 1);
+                self.weights.push(1.0);
+            }
+            Filter::Bilinear => self.interpolate(axis, centre, 1.0, triangle),
+            Filter::Bicubic => self.interpolate(axis, centre, 2.0, |distance| cubic(distance, -0.75)),
+            Filter::BilinearAntialiased => self.average(axis, centre, 1.0, scale.max(1.0), triangle),
+            Filter::BicubicAntialiased => {
+                self.average(axis, centre, 2.0, scale.max(1.0), |distance| cubic(distance, -0.5));
+            }
         }
-    };
-    let first = (centre - support - 0.5).floor() as i64 + 1;
-    let end = (centre + support - 0.5).ceil() as i64;
-    let is_antialiased = matches!(filter, Filter::BilinearAntialiased | Filter::BicubicAntialiased);
-    if is_antialiased {
+    }
+
+    /// Weighs the pixels within `support` of `centre`; the border's pixel also counts for what lies beyond it.
+    fn interpolate(&mut self, axis: &Axis, centre: f64, support: f64, weigh: impl Fn(f64) -> f64) {
+        let [first, end] = reach(centre, support);
+        let inside = |pixel: i64| pixel.clamp(axis.taps[0], axis.taps[1] - 1);
+        self.first = inside(first);
+        self.weights.resize((inside(end - 1) - inside(first) + 1) as usize, 0.0);
+        for pixel in first..end {
+            self.weights[(inside(pixel) - inside(first)) as usize] += weigh((pixel as f64 + 0.5 - centre).abs());
+        }
+    }
+
+    /// Weighs the pixels within `support` of `centre`, distances being in units of `scale` pixels, as far as there are
+    /// any.
+    fn average(&mut self, axis: &Axis, centre: f64, support: f64, scale: f64, weigh: impl Fn(f64) -> f64) {
+        let [first, end] = reach(centre, support * scale);
         let [first, end] = [first.clamp(axis.taps[0], axis.taps[1] - 1), end.clamp(axis.taps[0] + 1, axis.taps[1])];
-        let weights: Vec<f64> = (first..end.max(first + 1)).map(weigh).collect();
+        self.first = first;
+        let pixels = first..end.max(first + 1);
+        self.weights.extend(pixels.map(|pixel| weigh(((pixel as f64 + 0.5 - centre) / scale).abs())));
         // Every tap may be beyond the border by less than rounding; then the nearest pixel is all there is.
-        let weights = if weights.iter().sum::<f64>() > 0.0 { weights } else { vec![1.0; weights.len()] };
-        return Taps { first, weights };
+        if self.weights.iter().sum::<f64>() <= 0.0 {
+            self.weights.fill(1.0);
+        }
     }
-    // The border's pixel also counts for what lies beyond it.
-    let inside = |pixel: i64| pixel.clamp(axis.taps[0], axis.taps[1] - 1);
-    let mut weights = vec![0.0; (inside(end - 1) - inside(first) + 1) as usize];
-    for pixel in first..end {
-        weights[(inside(pixel) - inside(first)) as usize] += weigh(pixel);
+
+    /// Brings taps beyond the border back to where the axis' padding finds them.
+    fn fold(&mut self, axis: &Axis) {
+        if axis.fold.is_none() {
+            return;
+        }
+        let pixels: Vec<i64> = (self.first..).take(self.weights.len()).map(|pixel| axis.source_pixel(pixel)).collect();
+        let first = pixels.iter().copied().min().unwrap_or(0);
+        let last = pixels.iter().copied().max().unwrap_or(0);
+        let mut weights = vec![0.0; (last - first + 1) as usize];
+        for (pixel, weight) in pixels.iter().zip(&self.weights) {
+            weights[(pixel - first) as usize] += weight;
+        }
+        *self = Self { first, weights };
     }
-    Taps { first: inside(first), weights }
 }
 
-/// Brings taps beyond the border back to where the axis' padding finds them.
-fn folded(axis: &Axis, taps: Taps) -> Taps {
-    if axis.fold.is_none() {
-        return taps;
-    }
-    let pixels: Vec<i64> = (taps.first..).take(taps.weights.len()).map(|pixel| axis.source_pixel(pixel)).collect();
-    let first = pixels.iter().copied().min().unwrap_or(0);
-    let last = pixels.iter().copied().max().unwrap_or(0);
-    let mut weights = vec![0.0; (last - first + 1) as usize];
-    for (pixel, weight) in pixels.iter().zip(&taps.weights) {
-        weights[(pixel - first) as usize] += weight;
-    }
-    Taps { first, weights }
+/// The first pixel whose centre is within `support` of `centre`, and the one after the last.
+fn reach(centre: f64, support: f64) -> [i64; 2] {
+    [(centre - support - 0.5).floor() as i64 + 1, (centre + support - 0.5).ceil() as i64]
+}
+
+/// The triangle filter: linear interpolation.
+fn triangle(distance: f64) -> f64 {
+    (1.0 - distance).max(0.0)
 }
 
 /// Keys' cubic convolution kernel; IEEE ASSP 29 (1981), equation 15.
