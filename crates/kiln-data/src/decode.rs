@@ -12,7 +12,7 @@
 //! Decoders: zune-jpeg 0.5, and `image` 0.25 for the rest. Not done here: decoding at reduced scale, colour profiles.
 
 mod jpeg;
-mod sniff;
+pub(crate) mod sniff;
 
 use std::error::Error;
 use std::fmt;

@@ -34,9 +34,9 @@ pub enum DataError {
         /// What to do about it.
         remedy: String,
     },
-    /// Class folders without a single image. They would shift the indices of all later classes.
+    /// Class folders of which no file begins like a picture. They would shift the indices of all later classes.
     #[error(
-        "no images in the class folder(s) {} of {path:?}; add images or remove the folder(s)",
+        "no readable images in the class folder(s) {} of {path:?}; add images or remove the folder(s)",
         quoted(.classes)
     )]
     EmptyClasses {
@@ -159,7 +159,7 @@ mod tests {
         let message = DataError::EmptyClasses { path: "data/train".into(), classes }.to_string();
         assert_eq!(
             message,
-            "no images in the class folder(s) \"c0\", \"c1\", \"c2\", \"c3\", \"c4\" and 2 more of \"data/train\"; \
+            "no readable images in the class folder(s) \"c0\", \"c1\", \"c2\", \"c3\", \"c4\" and 2 more of \"data/train\"; \
              add images or remove the folder(s)"
         );
     }

@@ -1,6 +1,6 @@
 //! From files on disk to normalised batches on a device.
 //!
-//! In: folders of pictures ([`open`]), the embedded drawings ([`scenes`]), or anything that implements
+//! In: data sets of any known format ([`open`]), the embedded drawings ([`scenes`]), or anything that implements
 //! [`Dataset`]. Out: [`Batch`], float `[B, 3, H, W]` on the device asked for.
 //!
 //! ```text
@@ -32,6 +32,7 @@ mod byte_size;
 mod dataset;
 mod decode;
 mod error;
+mod health;
 mod loader;
 mod nearest_name;
 mod order;
@@ -50,9 +51,16 @@ pub use augment::{
 pub use batch::{Batch, DeviceBatch, HostBatch, ImageSlot};
 pub use byte_size::{ByteSize, ByteSizeError};
 pub use dataset::image_folder::ImageFolder;
-pub use dataset::{Dataset, OpenOptions, Sample, Splits, open, picture_files, scenes};
+pub use dataset::{
+    Content, Dataset, Findings, MemoryDataset, OpenOptions, Opened, Sample, Splits, Subset, UnusableClasses, open,
+    open_with_findings, picture_files, scenes,
+};
 pub use decode::{DecodeError, DecodeLimits, ImageFormat, RgbImage, rgb_from_bytes};
 pub use error::DataError;
+pub use health::{
+    ClassCount, DeepInspection, DuplicateGroup, InspectConfig, Inspection, InspectionPage, NearDuplicates, SizeRange,
+    SizeStatistics, SkippedFile, inspect, inspection_page,
+};
 pub use loader::{
     EpochBatches, Loader, LoaderConfig, LoaderCounters, OnError, Sampling, Shard, Skipped, StageCounters,
 };

@@ -8,9 +8,9 @@
 //! Not done here: which images (`preview/rows.rs`), where things stand (`preview/layout.rs`), painting
 //! (`preview/canvas.rs`), the file (`preview/png.rs`).
 
-mod canvas;
+pub(crate) mod canvas;
 mod layout;
-mod png;
+pub(crate) mod png;
 mod rows;
 
 use std::path::Path;
@@ -184,7 +184,7 @@ fn enlarged(image: &RgbImage, factor: u32) -> RgbImage {
 }
 
 /// `image` as large as it fits into `width` × `height`, its aspect kept.
-fn fitted(image: &RgbImage, [width, height]: [u32; 2]) -> RgbImage {
+pub(crate) fn fitted(image: &RgbImage, [width, height]: [u32; 2]) -> RgbImage {
     let factor = (f64::from(width) / f64::from(image.width)).min(f64::from(height) / f64::from(image.height));
     let side = |side: u32, most: u32| ((f64::from(side) * factor).round() as u32).clamp(1, most);
     let (width, height) = (side(image.width, width), side(image.height, height));

@@ -10,6 +10,7 @@ Examples:
   kiln devices                               what could train here, and what would be chosen
   kiln doctor                                what keeps a GPU from being used, and what to do
   kiln monitor                               the GPUs while they work
+  kiln inspect photos --deep                 what a data set is, and what is wrong with it
   kiln models --image-size 224 --batch 32    the networks, and the memory each takes
   kiln train                                 ResNet-50 on a small data set that Kiln draws itself
   kiln train --data photos --epochs 90       the same on your pictures
@@ -40,6 +41,7 @@ enum Command {
     Doctor(commands::doctor::Doctor),
     Monitor(commands::monitor::Monitor),
     Export(commands::export::Export),
+    Inspect(commands::inspect::Inspect),
     Man(commands::completions::Man),
     Models(commands::models::Models),
     Predict(commands::predict::Predict),
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => Ok(commands::doctor::run(&args)),
         Command::Monitor(args) => commands::monitor::run(&args),
         Command::Export(args) => commands::export::run(&args),
+        Command::Inspect(args) => commands::inspect::run(&args),
         Command::Man(args) => commands::completions::man(&args, Cli::command()),
         Command::Models(args) => commands::models::run(&args),
         Command::Predict(args) => commands::predict::run(&args),

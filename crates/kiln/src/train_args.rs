@@ -19,7 +19,7 @@ const RUNS: &str = "runs";
 /// Options of a training run.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TrainArgs {
-    /// Folder with train/ and val/, or a folder of class folders. Default: the small set Kiln draws itself
+    /// Class folders, pictures with a table, CIFAR, IDX or parquet; `kiln inspect` says. Default: the set Kiln draws itself
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// auto, cuda, cuda:1, wgpu, wgpu:0, wgpu:software or cpu

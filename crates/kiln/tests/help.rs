@@ -6,11 +6,12 @@ mod support;
 use support::{kiln, outcome};
 
 /// The subcommands whose `--help` ends with examples and exit codes.
-const COMMANDS: [&[&str]; 10] = [
+const COMMANDS: [&[&str]; 11] = [
     &["completions"],
     &["devices"],
     &["doctor"],
     &["export"],
+    &["inspect"],
     &["man"],
     &["models"],
     &["monitor"],

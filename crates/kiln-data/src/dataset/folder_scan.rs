@@ -9,7 +9,7 @@
 //!   stand, never below, so there are no loops.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirEntry};
+use std::fs::{self, FileType};
 use std::path::{Path, PathBuf};
 
 use crate::error::DataError;
@@ -49,19 +49,28 @@ pub(crate) struct Listing {
     pub(crate) loose_pictures: Vec<OsString>,
 }
 
+/// What a scan found and passed over.
+#[derive(Default)]
+pub(crate) struct PassedOver {
+    /// Files and links, each with the reason.
+    pub(crate) entries: Vec<(PathBuf, String)>,
+    /// Files that don't end like pictures.
+    pub(crate) num_other_files: u64,
+}
+
 /// Lists a folder of folders.
-pub(crate) fn list(folder: &Path) -> Result<Listing, DataError> {
+pub(crate) fn list(folder: &Path, passed_over: &mut PassedOver) -> Result<Listing, DataError> {
     let mut listing = Listing::default();
-    for entry in entries(folder)? {
-        let (name, path) = (entry.file_name(), entry.path());
-        match kind(&entry, folder)? {
+    for Entry { name, kind } in entries(folder)? {
+        let path = folder.join(&name);
+        match settled(kind, &path, passed_over) {
             Kind::Folder => listing.subfolders.push(Subfolder { name, path }),
             Kind::LinkedFolder if encloses(&path, folder) => {
-                tracing::warn!(link = ?path, "ignored a link to a folder that contains it");
+                passed_over.entries.push((path, "a link to a folder that contains it".into()));
             }
             Kind::LinkedFolder => listing.subfolders.push(Subfolder { name, path }),
             Kind::File if is_picture(&name) => listing.loose_pictures.push(name),
-            Kind::File | Kind::Other => {}
+            Kind::File | Kind::Link | Kind::Other => {}
         }
     }
     Ok(listing)
@@ -74,73 +83,96 @@ pub(crate) fn list(folder: &Path) -> Result<Listing, DataError> {
 /// # Errors
 /// [`DataError::ReadFolder`] with the folder that can't be listed.
 pub fn picture_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let found = pictures_below(folder)?;
+    let mut passed_over = PassedOver::default();
+    let found = pictures_below(folder, &mut passed_over)?;
+    for (path, reason) in passed_over.entries {
+        tracing::warn!(?path, reason, "ignored");
+    }
     let paths = |Pictures { folder, files }| files.into_iter().map(move |name: Box<OsStr>| folder.join(&*name));
     Ok(found.into_iter().flat_map(paths).collect())
 }
 
 /// Lists the pictures of a class folder and of all folders in it.
-pub(crate) fn pictures_below(class_folder: &Path) -> Result<Vec<Pictures>, DataError> {
+pub(crate) fn pictures_below(class_folder: &Path, passed_over: &mut PassedOver) -> Result<Vec<Pictures>, DataError> {
     let mut found = Vec::new();
-    let mut num_ignored = 0u64;
     let mut pending = vec![class_folder.to_path_buf()];
     while let Some(folder) = pending.pop() {
         let mut files = Vec::new();
         let mut deeper = Vec::new();
-        for entry in entries(&folder)? {
-            match kind(&entry, &folder)? {
-                Kind::Folder => deeper.push(entry.path()),
+        for Entry { name, kind } in entries(&folder)? {
+            // A path is made for links and folders alone: a class may have a million files.
+            let kind = if matches!(kind, Kind::Link) { settled(kind, &folder.join(&name), passed_over) } else { kind };
+            match kind {
+                Kind::Folder => deeper.push(folder.join(name)),
                 Kind::LinkedFolder => {
-                    tracing::warn!(link = ?entry.path(), "ignored a link to a folder inside a class folder")
+                    passed_over.entries.push((folder.join(name), "a link to a folder inside a class folder".into()));
                 }
-                Kind::File if is_picture(&entry.file_name()) => files.push(entry.file_name().into_boxed_os_str()),
-                Kind::File | Kind::Other => num_ignored += 1,
+                Kind::File if is_picture(&name) => files.push(name.into_boxed_os_str()),
+                Kind::File => passed_over.num_other_files += 1,
+                Kind::Link | Kind::Other => {}
             }
         }
         // The first folder in order is the next one taken.
         pending.extend(deeper.into_iter().rev());
         found.push(Pictures { folder, files });
     }
-    if num_ignored > 0 {
-        tracing::info!(folder = ?class_folder, num_ignored, "ignored files that don't end like pictures");
-    }
     Ok(found)
 }
 
+struct Entry {
+    name: OsString,
+    kind: Kind,
+}
+
 /// The entries of a folder without litter, sorted by name as bytes.
-fn entries(folder: &Path) -> Result<Vec<DirEntry>, DataError> {
+fn entries(folder: &Path) -> Result<Vec<Entry>, DataError> {
     let failed = |reason| DataError::ReadFolder { path: folder.to_path_buf(), reason };
-    let listed: Result<Vec<_>, _> = fs::read_dir(folder).map_err(failed)?.collect();
-    let mut entries = listed.map_err(failed)?;
-    entries.retain(|entry| !is_litter(&entry.file_name()));
-    entries.sort_by_cached_key(DirEntry::file_name);
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        if !is_litter(&name) {
+            entries.push(Entry { name, kind: Kind::of(entry.file_type().map_err(failed)?) });
+        }
+    }
+    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok(entries)
 }
 
+#[derive(Clone, Copy)]
 enum Kind {
     File,
     Folder,
     LinkedFolder,
+    /// A link that hasn't been followed yet.
+    Link,
     /// Pipes, devices, links to nothing.
     Other,
 }
 
-fn kind(entry: &DirEntry, folder: &Path) -> Result<Kind, DataError> {
-    let reported = entry.file_type().map_err(|reason| DataError::ReadFolder { path: folder.to_path_buf(), reason })?;
-    if !reported.is_symlink() {
-        return Ok(match (reported.is_file(), reported.is_dir()) {
-            (true, _) => Kind::File,
-            (_, true) => Kind::Folder,
-            _ => Kind::Other,
-        });
+impl Kind {
+    fn of(reported: FileType) -> Self {
+        match (reported.is_symlink(), reported.is_file(), reported.is_dir()) {
+            (true, ..) => Self::Link,
+            (_, true, _) => Self::File,
+            (_, _, true) => Self::Folder,
+            _ => Self::Other,
+        }
     }
-    match fs::metadata(entry.path()) {
-        Ok(target) if target.is_dir() => Ok(Kind::LinkedFolder),
-        Ok(target) if target.is_file() => Ok(Kind::File),
-        Ok(_) => Ok(Kind::Other),
+}
+
+/// Follows a link.
+fn settled(kind: Kind, path: &Path, passed_over: &mut PassedOver) -> Kind {
+    if !matches!(kind, Kind::Link) {
+        return kind;
+    }
+    match fs::metadata(path) {
+        Ok(target) if target.is_dir() => Kind::LinkedFolder,
+        Ok(target) if target.is_file() => Kind::File,
+        Ok(_) => Kind::Other,
         Err(reason) => {
-            tracing::warn!(link = ?entry.path(), %reason, "ignored a link that leads nowhere");
-            Ok(Kind::Other)
+            passed_over.entries.push((path.to_path_buf(), format!("a link that leads nowhere ({reason})")));
+            Kind::Other
         }
     }
 }
@@ -157,9 +189,16 @@ fn is_litter(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".") || LITTER.iter().any(|litter| name.eq_ignore_ascii_case(litter))
 }
 
-fn is_picture(name: &OsStr) -> bool {
+/// Says whether a file is named like a picture.
+pub(crate) fn is_picture(name: &OsStr) -> bool {
     let extension = Path::new(name).extension();
     extension.is_some_and(|extension| PICTURES.iter().any(|known| extension.eq_ignore_ascii_case(known)))
+}
+
+/// A path inside a data set as text, with slashes.
+pub(crate) fn text_from_path(path: &Path) -> String {
+    let parts: Vec<_> = path.iter().map(text_from_name).collect();
+    parts.join("/")
 }
 
 /// A name as text; bytes that aren't UTF-8 are shown as `\xE9`.

@@ -4,34 +4,108 @@
 //! then split by a seeded fraction. Out: [`Splits`]. Classes are sorted by name as bytes, so `"10"` comes before `"2"`,
 //! as in torchvision; the training set defines them, and the validation set is mapped to them by name.
 //!
-//! The split is drawn for each class from a hash of each file's path: the order of the file system plays no part,
-//! and a new file doesn't move the others across.
-//! Not done here: looking into the files (`decode.rs`), CSV labels and archives.
+//! A class of which no file begins like a picture would be a phantom among the indices: it is refused or left out, by name.
+//! Of every class the first picture's first bytes are read, and no more.
+//! Not done here: listing (`folder_scan.rs`), looking into the rest of the files (`decode.rs`), CSV labels and archives.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::folder_scan::{self, Listing, Pictures, Subfolder, text_from_name};
-use super::{Dataset, OpenOptions, Sample, Splits};
-use crate::augment::Draws;
+use super::folder_scan::{self, Listing, PassedOver, Pictures, Subfolder, text_from_name, text_from_path};
+use super::{Dataset, Findings, Format, OpenOptions, Sample, Splits, UnusableClasses, layout_error, subset};
+use crate::decode::sniff;
 use crate::error::DataError;
 
 /// Names of the training set's folder, lower case.
-const TRAIN_NAMES: [&str; 3] = ["train", "training", "trn"];
+pub(super) const TRAIN_NAMES: [&str; 3] = ["train", "training", "trn"];
 
 /// Names of the validation set's folder, lower case; the first that is there is taken.
-const VAL_NAMES: [&str; 9] = ["val", "valid", "validation", "dev", "eval", "evaluation", "test", "testing", "tst"];
+pub(super) const VAL_NAMES: [&str; 9] =
+    ["val", "valid", "validation", "dev", "eval", "evaluation", "test", "testing", "tst"];
+
+/// Any folder, taken for a folder of class folders.
+pub(super) struct ClassFolders;
+
+impl Format for ClassFolders {
+    fn name(&self) -> &'static str {
+        "ImageFolder"
+    }
+
+    fn recognises(&self, path: &Path) -> bool {
+        path.is_dir()
+    }
+
+    fn open(&self, path: &Path, options: &OpenOptions, findings: &mut Findings) -> Result<Splits, DataError> {
+        let listing = folder_scan::list(path, &mut PassedOver::default())?;
+        let mut scan = Scan { shown_from: path, unusable: options.unusable_classes, findings };
+        match layout(&listing)? {
+            Layout::TrainAndVal(train, val) => {
+                let train = scan.training_set(&train.path)?;
+                let val = scan.with_classes(&val.path, train.classes.clone())?;
+                Ok(Splits { train: Arc::new(train), val: Arc::new(val) })
+            }
+            Layout::TrainOnly(train) => {
+                let beside: Vec<_> = listing.subfolders.iter().filter(|other| other.name != train.name).collect();
+                if !beside.is_empty() {
+                    let names: Vec<_> = beside.iter().map(|folder| format!("{:?}", folder.name)).collect();
+                    scan.findings.remark(format!("ignored beside {:?}: {}", train.name, names.join(", ")));
+                }
+                split(scan.training_set(&train.path)?, path, options)
+            }
+            Layout::Classes => split(scan.training_set(path)?, path, options),
+        }
+    }
+}
+
+fn split(whole: ImageFolder, path: &Path, options: &OpenOptions) -> Result<Splits, DataError> {
+    let whole = Arc::new(whole);
+    // Without the name of the split's folder, so that it doesn't matter which of the two folders is named.
+    subset::split(whole.clone(), path, options, |index| whole.name_below(index, &whole.root))
+}
+
+enum Layout<'a> {
+    TrainAndVal(&'a Subfolder, &'a Subfolder),
+    TrainOnly(&'a Subfolder),
+    Classes,
+}
+
+/// Tells splits from classes. `train` is also a vehicle: without a validation folder beside it, it's a split
+/// only if it stands alone, or is the only one of the folders that has class folders.
+fn layout(listing: &Listing) -> Result<Layout<'_>, DataError> {
+    let num_inner = |folder: &Subfolder| {
+        folder_scan::list(&folder.path, &mut PassedOver::default()).map(|inner| inner.subfolders.len())
+    };
+    let (train, val) = (named(listing, &TRAIN_NAMES), named(listing, &VAL_NAMES));
+    match (train, val) {
+        (Some(train), Some(val)) => Ok(Layout::TrainAndVal(train, val)),
+        (Some(train), None) if listing.subfolders.len() == 1 => Ok(Layout::TrainOnly(train)),
+        (Some(train), None) if num_inner(train)? >= 2 => {
+            let mut others = listing.subfolders.iter().filter(|other| other.name != train.name);
+            let alone = others.try_fold(true, |alone, other| num_inner(other).map(|number| alone && number == 0))?;
+            Ok(if alone { Layout::TrainOnly(train) } else { Layout::Classes })
+        }
+        _ => Ok(Layout::Classes),
+    }
+}
+
+/// The subfolder that goes by the first of `names` that is there, in upper or lower case.
+pub(super) fn named<'a>(listing: &'a Listing, names: &[&str]) -> Option<&'a Subfolder> {
+    names.iter().find_map(|known| listing.subfolders.iter().find(|folder| folder.name.eq_ignore_ascii_case(known)))
+}
 
 /// A folder of class folders.
 #[derive(Clone, Debug)]
 pub struct ImageFolder {
     root: PathBuf,
+    /// What names are relative to: `root`, or the folder that holds it and was opened.
+    shown_from: PathBuf,
     classes: Vec<String>,
-    /// Folders that hold files. Shared by the two halves of a split.
-    folders: Arc<[PathBuf]>,
+    /// Folders that hold files.
+    folders: Vec<PathBuf>,
     files: Vec<File>,
 }
 
@@ -42,83 +116,13 @@ struct File {
     name: Box<OsStr>,
 }
 
-/// Opens an image folder in any of its layouts.
-pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Splits, DataError> {
-    if !(options.val_fraction > 0.0 && options.val_fraction < 1.0) {
-        let problem = format!("val_fraction is {}; it must lie between 0 and 1", options.val_fraction);
-        return Err(DataError::Config { what: "data set options", problems: vec![problem] });
-    }
-    let listing = folder_scan::list(&checked_root(path)?)?;
-    let (train, val) = match layout(&listing) {
-        Layout::TrainAndVal(train, val) => {
-            let train = ImageFolder::open(&train.path)?;
-            let val = ImageFolder::open_with_classes(&val.path, train.classes.clone())?;
-            (train, val)
-        }
-        Layout::TrainOnly(train) => ImageFolder::open(&train.path)?.split(options),
-        Layout::Classes => ImageFolder::open(path)?.split(options),
-    };
-    for (split, found) in [("train", &train), ("val", &val)] {
-        tracing::info!(split, folder = ?found.root, images = found.len(), classes = found.classes.len(), "opened");
-    }
-    if val.is_empty() {
-        let problem = "no class has the two images it takes to set one aside for validation".into();
-        return Err(layout_error(path, problem, "add images or give a val folder"));
-    }
-    Ok(Splits { train: Arc::new(train), val: Arc::new(val) })
-}
-
-enum Layout<'a> {
-    TrainAndVal(&'a Subfolder, &'a Subfolder),
-    TrainOnly(&'a Subfolder),
-    Classes,
-}
-
-/// Tells splits from classes. `train` is also a vehicle: without a validation folder beside it, it's a split
-/// only if it stands alone.
-fn layout(listing: &Listing) -> Layout<'_> {
-    let find = |names: &[&str]| {
-        names.iter().find_map(|known| listing.subfolders.iter().find(|folder| folder.name.eq_ignore_ascii_case(known)))
-    };
-    match (find(&TRAIN_NAMES), find(&VAL_NAMES)) {
-        (Some(train), Some(val)) => Layout::TrainAndVal(train, val),
-        (Some(train), None) if listing.subfolders.len() == 1 => Layout::TrainOnly(train),
-        _ => Layout::Classes,
-    }
-}
-
-fn checked_root(path: &Path) -> Result<PathBuf, DataError> {
-    match fs::metadata(path) {
-        Ok(found) if found.is_dir() => Ok(path.to_path_buf()),
-        Ok(_) => Err(layout_error(path, "it is a file".into(), "give the folder that holds the class folders")),
-        Err(reason) => Err(layout_error(path, reason.to_string(), "check the path")),
-    }
-}
-
 impl ImageFolder {
     /// Opens a folder of class folders; its subfolders define the classes.
     ///
     /// # Errors
     /// [`DataError::Layout`] with fewer than two classes, [`DataError::EmptyClasses`], [`DataError::ReadFolder`].
     pub fn open(root: &Path) -> Result<Self, DataError> {
-        let class_folders = class_folders(root)?;
-        let classes: Vec<_> = class_folders.iter().map(|folder| text_from_name(&folder.name)).collect();
-        let labelled = class_folders.iter().zip(0..);
-        let found = Self::scan(root, labelled, classes.clone())?;
-        let counts = found.images_per_class();
-        let empty = classes.iter().zip(counts).filter(|(_, count)| *count == 0).map(|(class, _)| class.clone());
-        let empty: Vec<_> = empty.collect();
-        match (empty.is_empty(), classes.len()) {
-            (false, _) => Err(DataError::EmptyClasses { path: root.to_path_buf(), classes: empty }),
-            (true, 1) => {
-                let problem = format!("there is one class folder only, {:?}", classes[0]);
-                Err(layout_error(root, problem, "give the folder that holds one folder per class, at least two"))
-            }
-            (true, _) => {
-                warn_of_case_twins(&classes);
-                Ok(found)
-            }
-        }
+        Scan::logged(root, |scan| scan.training_set(root))
     }
 
     /// Opens a folder of class folders and maps them by name to classes defined elsewhere: by the training set,
@@ -127,80 +131,7 @@ impl ImageFolder {
     /// # Errors
     /// [`DataError::UnknownClasses`] if it has others, [`DataError::Layout`], [`DataError::ReadFolder`].
     pub fn open_with_classes(root: &Path, classes: Vec<String>) -> Result<Self, DataError> {
-        let class_folders = class_folders(root)?;
-        let labels: HashMap<_, _> = classes.iter().zip(0u32..).map(|(class, label)| (class.as_str(), label)).collect();
-        let (mut labelled, mut unknown) = (Vec::new(), Vec::new());
-        for folder in &class_folders {
-            let class = text_from_name(&folder.name);
-            match labels.get(class.as_str()) {
-                Some(&label) => labelled.push((folder, label)),
-                None => unknown.push(class),
-            }
-        }
-        if !unknown.is_empty() {
-            return Err(DataError::UnknownClasses { path: root.to_path_buf(), unknown, known: classes });
-        }
-        let found = Self::scan(root, labelled.into_iter(), classes)?;
-        if found.is_empty() {
-            return Err(layout_error(
-                root,
-                "its class folders hold no images".into(),
-                "add images or remove the folder",
-            ));
-        }
-        for (class, count) in found.classes.iter().zip(found.images_per_class()) {
-            if count == 0 {
-                tracing::warn!(class, folder = ?root, "no images of this class; its accuracy can't be measured here");
-            }
-        }
-        Ok(found)
-    }
-
-    fn scan<'a>(
-        root: &Path,
-        labelled: impl Iterator<Item = (&'a Subfolder, u32)>,
-        classes: Vec<String>,
-    ) -> Result<Self, DataError> {
-        let (mut folders, mut files) = (Vec::new(), Vec::new());
-        for (class_folder, label) in labelled {
-            for Pictures { folder, files: names } in folder_scan::pictures_below(&class_folder.path)? {
-                let index = folders.len() as u32;
-                files.extend(names.into_iter().map(|name| File { folder: index, label, name }));
-                folders.push(folder);
-            }
-        }
-        Ok(Self { root: root.to_path_buf(), classes, folders: folders.into(), files })
-    }
-
-    /// Sets a seeded share of every class aside, at least one image of a class of two or more.
-    fn split(self, options: &OpenOptions) -> (Self, Self) {
-        let mut by_class = vec![Vec::new(); self.classes.len()];
-        for index in 0..self.files.len() {
-            let rank = Draws::new(options.seed, 0, fnv1a(self.name(index).as_bytes()), Draws::ORDER).next_u64();
-            by_class[self.files[index].label as usize].push((rank, index));
-        }
-        let mut in_val = vec![false; self.files.len()];
-        for mut ranked in by_class {
-            ranked.sort_unstable();
-            let wanted = (ranked.len() as f64 * options.val_fraction).round() as usize;
-            let num_val = wanted.max(1).min(ranked.len().saturating_sub(1));
-            ranked[..num_val].iter().for_each(|&(_, index)| in_val[index] = true);
-        }
-        let half = |val| Self { files: self.filtered(|index| in_val[index] == val), ..self.clone_without_files() };
-        (half(false), half(true))
-    }
-
-    fn filtered(&self, keep: impl Fn(usize) -> bool) -> Vec<File> {
-        (0..self.files.len()).filter(|&index| keep(index)).map(|index| self.files[index].clone()).collect()
-    }
-
-    fn clone_without_files(&self) -> Self {
-        Self {
-            root: self.root.clone(),
-            classes: self.classes.clone(),
-            folders: self.folders.clone(),
-            files: Vec::new(),
-        }
+        Scan::logged(root, |scan| scan.with_classes(root, classes))
     }
 
     fn images_per_class(&self) -> Vec<usize> {
@@ -212,6 +143,10 @@ impl ImageFolder {
     fn path(&self, index: usize) -> PathBuf {
         let file = &self.files[index];
         self.folders[file.folder as usize].join(&*file.name)
+    }
+
+    fn name_below(&self, index: usize, folder: &Path) -> String {
+        text_below(folder, &self.path(index))
     }
 }
 
@@ -227,15 +162,12 @@ impl Dataset for ImageFolder {
     fn sample(&self, index: usize) -> Result<Sample, DataError> {
         let encoded = fs::read(self.path(index));
         let encoded = encoded.map_err(|reason| DataError::Read { name: self.name(index), sample: index, reason })?;
-        Ok(Sample { encoded, label: self.label(index) })
+        Ok(Sample::encoded(encoded, self.label(index)))
     }
 
-    /// The path from the root, with slashes.
+    /// The path from the folder opened, with slashes.
     fn name(&self, index: usize) -> String {
-        let path = self.path(index);
-        let inside = path.strip_prefix(&self.root).unwrap_or(&path);
-        let parts: Vec<_> = inside.iter().map(text_from_name).collect();
-        parts.join("/")
+        self.name_below(index, &self.shown_from)
     }
 
     fn label(&self, index: usize) -> u32 {
@@ -243,44 +175,181 @@ impl Dataset for ImageFolder {
     }
 }
 
-/// The subfolders of `root`; loose pictures are reported.
-fn class_folders(root: &Path) -> Result<Vec<Subfolder>, DataError> {
-    let listing = folder_scan::list(root)?;
-    let num_loose = listing.loose_pictures.len();
-    match (listing.subfolders.is_empty(), num_loose) {
-        (false, 0) => {}
-        (false, _) => {
-            let first = listing.loose_pictures.iter().min();
-            tracing::warn!(folder = ?root, num_loose, ?first, "ignored images that lie outside of class folders");
+fn text_below(folder: &Path, path: &Path) -> String {
+    text_from_path(path.strip_prefix(folder).unwrap_or(path))
+}
+
+/// What reading class folders needs to know and where it reports.
+struct Scan<'a> {
+    shown_from: &'a Path,
+    unusable: UnusableClasses,
+    findings: &'a mut Findings,
+}
+
+/// The pictures of one class.
+struct Class {
+    name: String,
+    pictures: Vec<Pictures>,
+}
+
+impl Scan<'_> {
+    fn logged<T>(root: &Path, read: impl FnOnce(&mut Scan<'_>) -> Result<T, DataError>) -> Result<T, DataError> {
+        let mut findings = Findings::default();
+        let unusable = UnusableClasses::Refuse;
+        let read = read(&mut Scan { shown_from: root, unusable, findings: &mut findings })?;
+        findings.log();
+        Ok(read)
+    }
+
+    /// A folder whose subfolders define the classes.
+    fn training_set(&mut self, root: &Path) -> Result<ImageFolder, DataError> {
+        let (usable, unusable): (Vec<_>, Vec<_>) = self.classes(root)?.into_iter().partition(Class::is_usable);
+        if !unusable.is_empty() {
+            self.leave_out_unusable(root, unusable)?;
         }
-        (true, 0) => return Err(layout_error(root, "it has no class folders".into(), MAKE_CLASS_FOLDERS)),
-        (true, _) => {
-            let problem = format!("it has {num_loose} images and no class folders");
-            return Err(layout_error(root, problem, MAKE_CLASS_FOLDERS));
+        match usable.as_slice() {
+            [] => return Err(layout_error(root, "no class folder holds a readable image", MAKE_CLASS_FOLDERS)),
+            [only] => {
+                let problem = format!("there is one class folder only, {:?}", only.name);
+                return Err(layout_error(
+                    root,
+                    problem,
+                    "give the folder that holds one folder per class, at least two",
+                ));
+            }
+            _ => {}
+        }
+        let names: Vec<_> = usable.iter().map(|class| class.name.clone()).collect();
+        self.remark_on_case_twins(&names);
+        Ok(self.image_folder(root, usable.into_iter().zip(0..), names))
+    }
+
+    /// A folder whose subfolders are mapped to `classes`.
+    fn with_classes(&mut self, root: &Path, classes: Vec<String>) -> Result<ImageFolder, DataError> {
+        let labels: HashMap<_, _> = classes.iter().cloned().zip(0u32..).collect();
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            self.classes(root)?.into_iter().partition(|class| labels.contains_key(&class.name));
+        if !unknown.is_empty() {
+            let (path, unknown) = (root.to_path_buf(), unknown.into_iter().map(|class| class.name).collect());
+            let error = DataError::UnknownClasses { path, unknown, known: classes.clone() };
+            self.refuse_or_remark(error)?;
+        }
+        let labelled = known.into_iter().filter_map(|class| labels.get(&class.name).map(|&label| (class, label)));
+        let found = self.image_folder(root, labelled, classes);
+        if found.is_empty() {
+            return Err(layout_error(root, "its class folders hold no images", "add images or remove the folder"));
+        }
+        for (class, count) in found.classes.iter().zip(found.images_per_class()) {
+            if count == 0 {
+                let folder = text_below(self.shown_from, root);
+                self.findings
+                    .remark(format!("no images of class {class:?} in {folder:?}: its accuracy can't be measured"));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The class folders of `root`, and all that lies beside pictures.
+    fn classes(&mut self, root: &Path) -> Result<Vec<Class>, DataError> {
+        let mut passed_over = PassedOver::default();
+        let listing = folder_scan::list(root, &mut passed_over)?;
+        let num_loose = listing.loose_pictures.len();
+        match (listing.subfolders.is_empty(), num_loose) {
+            (false, _) => {}
+            (true, 0) => return Err(layout_error(root, "it has no class folders", MAKE_CLASS_FOLDERS)),
+            (true, _) => {
+                let problem = format!("it has {num_loose} images and no class folders");
+                return Err(layout_error(root, problem, MAKE_CLASS_FOLDERS));
+            }
+        }
+        for name in listing.loose_pictures {
+            passed_over.entries.push((root.join(name), "it lies outside of the class folders".into()));
+        }
+        let mut classes = Vec::with_capacity(listing.subfolders.len());
+        for folder in listing.subfolders {
+            let pictures = folder_scan::pictures_below(&folder.path, &mut passed_over)?;
+            classes.push(Class { name: text_from_name(&folder.name), pictures });
+        }
+        for (path, reason) in passed_over.entries {
+            self.findings.leave_out(text_below(self.shown_from, &path), reason);
+        }
+        if passed_over.num_other_files > 0 {
+            let (count, folder) = (passed_over.num_other_files, text_below(self.shown_from, root));
+            self.findings.remark(format!("ignored {count} files in {folder:?} that don't end like pictures"));
+        }
+        Ok(classes)
+    }
+
+    fn leave_out_unusable(&mut self, root: &Path, unusable: Vec<Class>) -> Result<(), DataError> {
+        let classes = unusable.iter().map(|class| class.name.clone()).collect();
+        self.refuse_or_remark(DataError::EmptyClasses { path: root.to_path_buf(), classes })?;
+        for path in unusable.iter().flat_map(Class::paths) {
+            let reason = head_verdict(&path).err().unwrap_or_default();
+            self.findings.leave_out(text_below(self.shown_from, &path), reason);
+        }
+        Ok(())
+    }
+
+    fn refuse_or_remark(&mut self, error: DataError) -> Result<(), DataError> {
+        match self.unusable {
+            UnusableClasses::Refuse => Err(error),
+            UnusableClasses::Drop => {
+                self.findings.remark(error.to_string());
+                Ok(())
+            }
         }
     }
-    Ok(listing.subfolders)
+
+    fn image_folder(
+        &self,
+        root: &Path,
+        labelled: impl Iterator<Item = (Class, u32)>,
+        classes: Vec<String>,
+    ) -> ImageFolder {
+        let (mut folders, mut files) = (Vec::new(), Vec::new());
+        for (class, label) in labelled {
+            for Pictures { folder, files: names } in class.pictures {
+                let index = folders.len() as u32;
+                files.extend(names.into_iter().map(|name| File { folder: index, label, name }));
+                folders.push(folder);
+            }
+        }
+        let (root, shown_from) = (root.to_path_buf(), self.shown_from.to_path_buf());
+        ImageFolder { root, shown_from, classes, folders, files }
+    }
+
+    /// `Cat` and `cat` are two classes here and one folder on Windows and macOS.
+    fn remark_on_case_twins(&mut self, classes: &[String]) {
+        let mut seen = HashMap::new();
+        for class in classes {
+            if let Some(twin) = seen.insert(class.to_lowercase(), class) {
+                self.findings.remark(format!("classes {twin:?} and {class:?} differ only in upper and lower case"));
+            }
+        }
+    }
+}
+
+impl Class {
+    fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        self.pictures.iter().flat_map(|Pictures { folder, files }| files.iter().map(|name| folder.join(&**name)))
+    }
+
+    /// Says whether any of its files begins like a picture: reads files until one does.
+    fn is_usable(&self) -> bool {
+        self.paths().any(|path| head_verdict(&path).is_ok())
+    }
 }
 
 const MAKE_CLASS_FOLDERS: &str = "put the images of each class in a folder named after the class";
 
-fn layout_error(path: &Path, problem: String, remedy: &str) -> DataError {
-    DataError::Layout { path: path.to_path_buf(), problem, remedy: remedy.into() }
-}
-
-/// `Cat` and `cat` are two classes here and one folder on Windows and macOS.
-fn warn_of_case_twins(classes: &[String]) {
-    let mut seen = HashMap::new();
-    for class in classes {
-        if let Some(twin) = seen.insert(class.to_lowercase(), class) {
-            tracing::warn!(class, twin, "two classes differ only in upper and lower case");
-        }
-    }
-}
-
-/// FNV-1a, 64 bits (Fowler, Noll, Vo): the hash must stay the same for ever, unlike the standard library's.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3))
+/// Why a file can't be a picture, by its first bytes.
+fn head_verdict(path: &Path) -> Result<(), String> {
+    /// Enough to tell web pages and other text too.
+    const HEAD_BYTES: u64 = 512;
+    let mut head = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
+    read.map_err(|reason| reason.to_string())?;
+    sniff::format(&head).map(drop).map_err(|verdict| verdict.to_string())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use super::{DecodeError, ImageFormat};
 
 /// Says which format the bytes begin as.
-pub(super) fn format(encoded: &[u8]) -> Result<ImageFormat, DecodeError> {
+pub(crate) fn format(encoded: &[u8]) -> Result<ImageFormat, DecodeError> {
     match encoded {
         [] => Err(DecodeError::Empty),
         [0xFF, 0xD8, ..] => Ok(ImageFormat::Jpeg),

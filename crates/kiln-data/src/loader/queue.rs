@@ -25,7 +25,7 @@ use super::shorter_side::shrink;
 use super::tuning::Effort;
 use super::{Loader, LoaderConfig, LoaderCounters, Skipped};
 use crate::dataset::{Dataset, Sample};
-use crate::decode::{RgbImage, panic_message, rgb_from_bytes};
+use crate::decode::{RgbImage, panic_message};
 use crate::error::DataError;
 
 /// A picture that waits for its turn, perhaps in the cache as well.
@@ -168,11 +168,11 @@ impl Queue {
         }
         let read = self.dataset.sample(sample);
         let took = start.elapsed();
-        let Sample { encoded, label } = read.inspect_err(|_| self.costs.read.add_time(took))?;
-        self.costs.read.add(1, encoded.len(), took);
+        let Sample { content, label } = read.inspect_err(|_| self.costs.read.add_time(took))?;
+        self.costs.read.add(1, content.bytes().len(), took);
 
         let start = Instant::now();
-        let decoded = rgb_from_bytes(&encoded, &self.config.decode);
+        let decoded = content.into_rgb(&self.config.decode);
         let decoded = decoded.map(|image| Arc::new(shrink(image, self.config.shorter_side)));
         let took = start.elapsed();
         let image = decoded.map_err(|verdict| {

@@ -51,7 +51,7 @@ impl Dataset for Numbered {
             let mut encoder = image::codecs::bmp::BmpEncoder::new(&mut encoded);
             encoder.encode(&pixels, width, height, image::ExtendedColorType::Rgb8).expect("encoded");
         }
-        Ok(Sample { encoded, label: self.label(index) })
+        Ok(Sample::encoded(encoded, self.label(index)))
     }
 
     fn name(&self, index: usize) -> String {

@@ -13,7 +13,7 @@ const CELL: [u8; 3] = [220, 220, 216];
 
 /// How a line of text looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ink {
+pub(crate) enum Ink {
     /// Names.
     Loud,
     /// What is read second.
@@ -22,7 +22,7 @@ pub(super) enum Ink {
 
 impl Ink {
     /// Of a line, in pixels.
-    pub(super) fn height(self) -> u32 {
+    pub(crate) fn height(self) -> u32 {
         self.raster().val() as u32
     }
 
@@ -42,28 +42,28 @@ impl Ink {
 }
 
 /// Width of a line of text in pixels.
-pub(super) fn text_width(text: &str, ink: Ink) -> u32 {
+pub(crate) fn text_width(text: &str, ink: Ink) -> u32 {
     (text.chars().count() * get_raster_width(FontWeight::Regular, ink.raster())) as u32
 }
 
 /// A picture being painted. Whatever lies outside isn't.
-pub(super) struct Canvas {
+pub(crate) struct Canvas {
     picture: RgbImage,
 }
 
 impl Canvas {
     /// An empty one of `[width, height]`.
-    pub(super) fn new([width, height]: [u32; 2]) -> Self {
+    pub(crate) fn new([width, height]: [u32; 2]) -> Self {
         let pixels = BACKGROUND.repeat(width as usize * height as usize);
         Self { picture: RgbImage { width, height, pixels } }
     }
 
-    pub(super) fn into_picture(self) -> RgbImage {
+    pub(crate) fn into_picture(self) -> RgbImage {
         self.picture
     }
 
     /// Paints an area as an empty cell.
-    pub(super) fn fill(&mut self, [left, top]: [u32; 2], [width, height]: [u32; 2]) {
+    pub(crate) fn fill(&mut self, [left, top]: [u32; 2], [width, height]: [u32; 2]) {
         for y in top..top + height {
             for x in left..left + width {
                 self.set(x, y, CELL);
@@ -72,7 +72,7 @@ impl Canvas {
     }
 
     /// Puts `image` at a place.
-    pub(super) fn paste(&mut self, image: &RgbImage, [left, top]: [u32; 2]) {
+    pub(crate) fn paste(&mut self, image: &RgbImage, [left, top]: [u32; 2]) {
         for (index, &pixel) in image.pixels.as_chunks::<3>().0.iter().enumerate() {
             let (x, y) = (index as u32 % image.width, index as u32 / image.width);
             self.set(left + x, top + y, pixel);
@@ -80,7 +80,7 @@ impl Canvas {
     }
 
     /// Writes one line.
-    pub(super) fn text(&mut self, text: &str, [left, top]: [u32; 2], ink: Ink) {
+    pub(crate) fn text(&mut self, text: &str, [left, top]: [u32; 2], ink: Ink) {
         let glyph = |letter| get_raster(letter, FontWeight::Regular, ink.raster());
         let mut x = left;
         for glyph in text.chars().filter_map(|letter| glyph(letter).or_else(|| glyph('?'))) {

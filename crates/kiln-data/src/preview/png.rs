@@ -12,7 +12,7 @@ use crate::decode::RgbImage;
 use crate::error::DataError;
 
 /// Writes `picture` beside `path`, then gives it the name.
-pub(super) fn write(picture: &RgbImage, path: &Path) -> Result<(), DataError> {
+pub(crate) fn write(picture: &RgbImage, path: &Path) -> Result<(), DataError> {
     write_aside(picture, path).map_err(|reason| DataError::WritePicture { path: path.to_path_buf(), reason })
 }
 

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::dataset::Dataset;
-use crate::decode::{DecodeLimits, RgbImage, rgb_from_bytes};
+use crate::dataset::{Dataset, Sample};
+use crate::decode::{DecodeLimits, RgbImage};
 use crate::error::DataError;
 use crate::loader::Skipped;
 
@@ -93,9 +93,8 @@ fn first_readable(
 ) -> Result<Option<Row>, DataError> {
     for &sample in candidates {
         let reason = match dataset.sample(sample) {
-            Ok(read) => match rgb_from_bytes(&read.encoded, &DecodeLimits::default()) {
+            Ok(Sample { content, label }) => match content.into_rgb(&DecodeLimits::default()) {
                 Ok(image) => {
-                    let label = read.label;
                     let class = dataset.classes().get(label as usize).cloned().unwrap_or_default();
                     return Ok(Some(Row { sample, label, class, image }));
                 }

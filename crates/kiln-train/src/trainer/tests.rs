@@ -53,7 +53,7 @@ impl Dataset for Stripes {
     }
 
     fn sample(&self, index: usize) -> Result<Sample, DataError> {
-        Ok(Sample { encoded: self.files[index].clone(), label: self.label(index) })
+        Ok(Sample::encoded(self.files[index].clone(), self.label(index)))
     }
 
     fn name(&self, index: usize) -> String {

@@ -4,6 +4,7 @@ pub(crate) mod completions;
 pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod export;
+pub(crate) mod inspect;
 pub(crate) mod models;
 pub(crate) mod monitor;
 pub(crate) mod predict;

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 /// Shows what the model sees: a PNG with pictures and draws of the recipe's training augmentation beside them.
 #[derive(Args)]
 pub(crate) struct Preview {
-    /// Folder with train/ and val/, or a folder of class folders. Default: the small set Kiln draws itself
+    /// Class folders, pictures with a table, CIFAR, IDX or parquet; `kiln inspect` says. Default: the set Kiln draws itself
     #[arg(value_name = "DATA")]
     data: Option<PathBuf>,
     /// Show this recipe (TOML) instead of what `kiln train` does without one

@@ -62,7 +62,7 @@ fn classes_are_balanced_and_the_pictures_have_the_size_asked_for() {
         assert_eq!(counts.len(), 10);
         assert!(counts.values().all(|&count| count == expected), "{counts:?}");
     }
-    let encoded = splits.train.sample(0).expect("read").encoded;
+    let encoded = splits.train.sample(0).expect("read").content.bytes().to_vec();
     let image = crate::rgb_from_bytes(&encoded, &Default::default()).expect("a JPEG");
     assert_eq!((image.width, image.height), (24, 24));
     assert!(encoded.starts_with(&[0xFF, 0xD8]));
@@ -86,7 +86,7 @@ fn the_second_time_nothing_is_drawn() {
     let cache = folder();
     made(&cache);
     fs::write(a_file(&cache), b"mine").expect("written");
-    assert_eq!(made(&cache).val.sample(0).expect("read").encoded, b"mine");
+    assert_eq!(made(&cache).val.sample(0).expect("read").content.bytes().to_vec(), b"mine");
     let left: Vec<_> = fs::read_dir(cache.path()).expect("listed").collect();
     assert_eq!(left.len(), 1, "{left:?}");
 }

@@ -30,7 +30,7 @@ impl Dataset for Labels {
     }
 
     fn sample(&self, _: usize) -> Result<Sample, DataError> {
-        Ok(Sample { encoded: Vec::new(), label: 0 })
+        Ok(Sample::encoded(Vec::new(), 0))
     }
 
     fn name(&self, index: usize) -> String {
