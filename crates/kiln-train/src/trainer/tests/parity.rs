@@ -45,7 +45,7 @@ impl Dataset for Marked {
     }
 
     fn sample(&self, index: usize) -> Result<Sample, DataError> {
-        Ok(Sample { encoded: self.files[index].clone(), label: self.labels[index] })
+        Ok(Sample::encoded(self.files[index].clone(), self.labels[index]))
     }
 
     fn name(&self, index: usize) -> String {
