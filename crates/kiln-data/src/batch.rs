@@ -8,7 +8,7 @@
 use burn::tensor::{Int, Tensor};
 
 use crate::augment::{Mix, MixedTargets, Program, labels_on_device, one_hot};
-use crate::decode::RgbImage;
+use crate::decode::{RgbImage, View};
 
 /// Images begin at multiples of this, the size of the word a kernel reads.
 const WORD_BYTES: usize = 4;
@@ -22,9 +22,16 @@ pub struct ImageSlot {
     pub width: u32,
     /// Rows.
     pub height: u32,
+    /// Which part of its picture that is, and at which scale.
+    pub view: View,
 }
 
 impl ImageSlot {
+    /// The slot of a whole picture.
+    pub fn whole(offset: usize, width: u32, height: u32) -> Self {
+        Self { offset, width, height, view: View::whole(width, height) }
+    }
+
     /// Bytes of the image without padding: `width * height * 3`.
     pub fn num_bytes(&self) -> usize {
         self.width as usize * self.height as usize * 3
@@ -57,20 +64,21 @@ impl HostBatch {
         Self { epoch, ..Self::default() }
     }
 
-    /// Appends one image: a copy of its bytes. Its random draws are those of its index.
+    /// Appends one image, a whole picture: a copy of its bytes. Its random draws are those of its index.
     ///
     /// # Panics
     /// If `image.pixels` isn't `width * height * 3` bytes.
     pub fn push(&mut self, image: &RgbImage, label: u32, sample: u64) {
-        self.push_drawn(image, label, sample, sample);
+        let view = View::whole(image.width, image.height);
+        self.push_view(image, view, label, sample, sample);
     }
 
-    /// Appends one image whose random draws are those of `draw`.
+    /// Appends one image that is `view` of its picture and whose random draws are those of `draw`.
     ///
     /// # Panics
     /// As [`push`](Self::push).
-    pub fn push_drawn(&mut self, image: &RgbImage, label: u32, sample: u64, draw: u64) {
-        let slot = ImageSlot { offset: self.pixels.len(), width: image.width, height: image.height };
+    pub fn push_view(&mut self, image: &RgbImage, view: View, label: u32, sample: u64, draw: u64) {
+        let slot = ImageSlot { offset: self.pixels.len(), width: image.width, height: image.height, view };
         assert_eq!(image.pixels.len(), slot.num_bytes(), "an RGB image of {}x{}", image.width, image.height);
         self.pixels.extend_from_slice(&image.pixels);
         self.pixels.resize(self.pixels.len().next_multiple_of(WORD_BYTES), 0);
@@ -180,7 +188,7 @@ mod tests {
         batch.push(&RgbImage { width: 1, height: 1, pixels: vec![1, 2, 3] }, 4, 40);
         batch.push(&RgbImage { width: 2, height: 1, pixels: vec![5, 6, 7, 8, 9, 10] }, 5, 50);
         assert_eq!(batch.pixels, [1, 2, 3, 0, 5, 6, 7, 8, 9, 10, 0, 0]);
-        assert_eq!(batch.images[1], ImageSlot { offset: 4, width: 2, height: 1 });
+        assert_eq!(batch.images[1], ImageSlot::whole(4, 2, 1));
         assert_eq!(batch.image(1), [5, 6, 7, 8, 9, 10]);
         assert_eq!((batch.labels, batch.samples, batch.epoch), (vec![4, 5], vec![40, 50], 7));
     }

@@ -59,6 +59,38 @@ pub enum DataError {
         /// The classes of the training split.
         known: Vec<String>,
     },
+    /// A tar file of samples is damaged, or isn't put together the way a data set must be.
+    #[error("cannot use the shard {path:?}: at byte {offset}: {problem}; {remedy}")]
+    Shard {
+        /// The tar file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What was found.
+        problem: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// A folder can't take a packed data set.
+    #[error("cannot pack into {path:?}: {problem}; {remedy}")]
+    PackFolder {
+        /// The folder, or a file in it.
+        path: PathBuf,
+        /// What is in the way.
+        problem: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// A picture was decoded and can't be stored in the form asked for.
+    #[error("cannot encode {name:?} (sample {sample}): {reason}; remove it or pack without --strict")]
+    Encode {
+        /// Path within the data set.
+        name: String,
+        /// Index in the data set.
+        sample: usize,
+        /// Why not.
+        reason: String,
+    },
     /// A file of a data set can't be read.
     #[error("cannot read {name:?} (sample {sample}): {reason}")]
     Read {
@@ -135,7 +167,17 @@ pub enum DataError {
 impl DataError {
     /// Says whether the error is about one file, so that the rest of the data set can still be used.
     pub fn is_about_one_file(&self) -> bool {
-        matches!(self, Self::Read { .. } | Self::Decode { .. })
+        matches!(self, Self::Read { .. } | Self::Decode { .. } | Self::Encode { .. })
+    }
+
+    /// The reason without the file's name, for lists that have the name beside it.
+    pub(crate) fn reason_alone(&self) -> String {
+        match self {
+            Self::Read { reason, .. } => reason.to_string(),
+            Self::Decode { verdict, .. } => verdict.to_string(),
+            Self::Encode { reason, .. } => reason.clone(),
+            other => other.to_string(),
+        }
     }
 }
 

@@ -36,6 +36,7 @@ mod health;
 mod loader;
 mod nearest_name;
 mod order;
+mod pack;
 mod preview;
 mod upload;
 
@@ -55,16 +56,20 @@ pub use dataset::{
     Content, Dataset, Findings, MemoryDataset, OpenOptions, Opened, Sample, Splits, Subset, UnusableClasses, open,
     open_with_findings, picture_files, scenes,
 };
-pub use decode::{DecodeError, DecodeLimits, ImageFormat, RgbImage, rgb_from_bytes};
+pub use decode::{
+    DecodeError, DecodeOptions, ImageFormat, OnTruncated, RgbImage, View, Window, rgb_from_bytes, view_from_bytes,
+};
 pub use error::DataError;
 pub use health::{
     ClassCount, DeepInspection, DuplicateGroup, InspectConfig, Inspection, InspectionPage, NearDuplicates, SizeRange,
     SizeStatistics, SkippedFile, inspect, inspection_page,
 };
 pub use loader::{
-    EpochBatches, Loader, LoaderConfig, LoaderCounters, OnError, Sampling, Shard, Skipped, StageCounters,
+    Bound, EpochBatches, Feed, Loader, LoaderConfig, LoaderCounters, LoaderReport, MeasureConfig, OnError, Sampling,
+    Shard, Skipped, StageCounters, WorkerShares,
 };
 pub use nearest_name::with_nearest_name;
 pub use order::EpochOrder;
+pub use pack::{PackConfig, PackForm, PackPlan, PackProgress, PackReport, PackedShard, pack};
 pub use preview::{Preview, PreviewConfig, preview_grid, rgb_from_values};
 pub use upload::{DeviceBatches, batch_from_tensor, batch_to_device};

@@ -25,6 +25,7 @@
 mod cache;
 mod counters;
 mod epoch;
+mod measure;
 mod plan;
 mod queue;
 mod sampling;
@@ -40,6 +41,7 @@ use serde::{Deserialize, Serialize};
 use cache::Cache;
 pub use counters::{LoaderCounters, StageCounters};
 pub use epoch::EpochBatches;
+pub use measure::{Bound, Feed, LoaderReport, MeasureConfig, WorkerShares};
 use plan::Plan;
 pub(crate) use queue::Queue;
 use sampling::{EpochSamples, Sampler};
@@ -47,7 +49,7 @@ pub use sampling::{Sampling, Shard};
 use tuning::Tuning;
 
 use crate::dataset::Dataset;
-use crate::decode::DecodeLimits;
+use crate::decode::DecodeOptions;
 use crate::error::DataError;
 
 /// More threads than any machine has cores; beyond it a typing error starts threads until the system gives up.
@@ -95,8 +97,8 @@ pub struct LoaderConfig {
     pub shorter_side: u32,
     /// What to do with a damaged file. Default: skip it.
     pub on_error: OnError,
-    /// What a file may cost.
-    pub decode: DecodeLimits,
+    /// How files are decoded, and what one may cost.
+    pub decode: DecodeOptions,
 }
 
 impl Default for LoaderConfig {
@@ -114,7 +116,7 @@ impl Default for LoaderConfig {
             cache_bytes: 0,
             shorter_side: 0,
             on_error: OnError::Skip,
-            decode: DecodeLimits::default(),
+            decode: DecodeOptions::default(),
         }
     }
 }
@@ -201,17 +203,17 @@ impl Loader {
         self.plan.num_positions()
     }
 
-    /// Starts the workers on one epoch. Dropping the result stops them.
+    /// Begins one epoch. Its workers start with the first batch asked for; dropping the result stops them.
     pub fn epoch(&self, epoch: u32) -> EpochBatches {
         self.epoch_from(epoch, 0)
     }
 
-    /// Starts the workers on one epoch at its batch `step`, as if those before it had been taken; nothing of those is read.
+    /// Begins one epoch at its batch `step`, as if those before it had been taken; nothing of those is read.
     ///
     /// What a run has to keep to go on later is [`EpochBatches::next_step`]. A `step` behind the last gives no batch.
     pub fn epoch_from(&self, epoch: u32, step: usize) -> EpochBatches {
         let samples = EpochSamples::new(self.dataset.len(), self.sampler.clone(), &self.config, epoch);
-        EpochBatches::start(self, epoch, step, samples)
+        EpochBatches::new(self, epoch, step, samples)
     }
 
     fn num_workers(&self, num_positions: usize) -> usize {

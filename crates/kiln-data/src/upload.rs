@@ -6,7 +6,9 @@
 //! on the device; the one after it isn't begun, so two batches of bytes are on the device at once.
 //!
 //! The bytes travel as one flat tensor of `u32` words: WGSL has no `u8`, and CUDA would pad each row of three.
-//! burn copies them once more on the host, because a `Vec<u8>` isn't aligned for words.
+//! burn copies them once more on the host, because a `Vec<u8>` isn't aligned for words. On CUDA that copy lies in pinned
+//! memory and the transfer doesn't wait, without our doing, for batches below 100 MB (cubecl-server's `STAGE_MAX`); wgpu has no
+//! pinned memory to offer. burn's `Device::staging` would pin larger ones, but blocks the device's queue meanwhile.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -24,7 +26,8 @@ use crate::loader::{EpochBatches, LoaderCounters, Queue, Skipped};
 /// Draws the programs of a batch and copies its bytes to `device`.
 ///
 /// A draw depends on `seed`, the epoch and the index of the sample alone; whom an image is mixed with depends on its
-/// place in the batch.
+/// place in the batch. Of an image of which only a part was decoded the program is that of the whole picture, looking
+/// through that part.
 ///
 /// # Panics
 /// If the bytes of `batch` aren't whole words; [`HostBatch::push`] pads them.
@@ -68,7 +71,7 @@ pub fn batch_from_tensor(
     let byte = |index: usize| bytes.clone().narrow(1, index, 1).bitwise_left_shift_scalar(8 * index as i32);
     let pixels = byte(0).bitwise_or(byte(1)).bitwise_or(byte(2)).bitwise_or(byte(3)).reshape([-1]);
     let (width, height) = (width as u32, height as u32);
-    let images = (0..batch).map(|index| ImageSlot { offset: index * padded, width, height }).collect();
+    let images = (0..batch).map(|index| ImageSlot::whole(index * padded, width, height)).collect();
     let (draws, programs, mixes) = (samples.clone(), vec![], vec![]);
     draw_batch(DeviceBatch { pixels, images, labels, samples, draws, epoch, programs, mixes }, augment, seed)
 }
@@ -76,14 +79,18 @@ pub fn batch_from_tensor(
 /// Draws what happens to each image of a batch that is on its device.
 fn draw_batch(batch: DeviceBatch, augment: &Augment, seed: u64) -> DeviceBatch {
     let drawn = batch.images.iter().zip(&batch.draws);
-    let draw = |(slot, &key): (&ImageSlot, &u64)| augment.draw(seed, batch.epoch, key, slot.width, slot.height);
+    let draw = |(slot, &key): (&ImageSlot, &u64)| {
+        let [width, height] = slot.view.picture;
+        augment.draw(seed, batch.epoch, key, width, height).through(&slot.view, slot.width, slot.height)
+    };
     let programs = drawn.map(draw).collect();
     let mixes = augment.draw_mixes(seed, batch.epoch, &batch.draws);
     DeviceBatch { programs, mixes, ..batch }
 }
 
 impl EpochBatches {
-    /// Uploads the batches from a thread of its own, one ahead of the consumer.
+    /// Uploads the batches from a thread of its own, one ahead of the consumer. The workers learn here what each draw
+    /// will look at, and decode no more (see [`DecodeOptions::fit_to_crop`](crate::DecodeOptions)).
     ///
     /// `seed` determines the random draws, together with the epoch and each sample's index. Options of
     /// `augment` that can't work are the first batch's error.
@@ -91,6 +98,8 @@ impl EpochBatches {
         // Without room in the channel the thread holds the one finished batch until it is taken.
         let (sender, receiver) = sync_channel(0);
         let (queue, next_step) = (self.hand_over(), self.next_step());
+        let (epoch, crop) = (self.number(), augment.clone());
+        self.fit_to(Box::new(move |draw, width, height| crop.draw(seed, epoch, draw, width, height).window()));
         let (thread_device, thread_augment) = (device.clone(), augment.clone());
         let thread_queue = queue.clone();
         let work = move || send_batches(self, &thread_queue, &thread_device, &thread_augment, seed, &sender);

@@ -13,7 +13,8 @@
 //! SHA256SUMS             checksums of the above, written last; `sha256sum -c SHA256SUMS` checks them by hand
 //! ```
 //!
-//! Beside them, `best.safetensors` is a copy of the best epoch's `model.safetensors`, for use. The best epoch's checkpoint
+//! Beside them, `best.safetensors` is a copy of the best epoch's weights as they were validated, for use: the averaged ones
+//! if there are some, else `model.safetensors`. The best epoch's checkpoint
 //! itself is kept, so the copy can be made again if a crash or damage spoilt it.
 //! Nothing else of a run has state: order, draws and learning rate are functions of seed, epoch and step, and what is
 //! drawn within the network counts batches that are part of the model's state.
@@ -43,7 +44,7 @@ const OLDEST_FORMAT: u32 = 1;
 
 pub(crate) const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
-const EMA: &str = "ema.safetensors";
+pub(crate) const EMA: &str = "ema.safetensors";
 const STATE: &str = "state.toml";
 const METRICS: &str = "metrics.jsonl";
 const SUMS: &str = "SHA256SUMS";
@@ -207,7 +208,7 @@ impl Checkpoint {
 
     /// The first tensor that has a value which isn't finite: such a checkpoint is of no use to anyone.
     pub(crate) fn first_not_finite(&self) -> Option<&str> {
-        let named = self.model.iter().map(|(name, data)| (name, data)).chain(&self.optimizer);
+        let named = self.model.iter().map(|(name, data)| (name, data)).chain(&self.optimizer).chain(&self.ema);
         let broken =
             |data: &TensorData| data.as_slice::<f32>().is_ok_and(|values| !values.iter().all(|v| v.is_finite()));
         named.into_iter().find(|(_, data)| broken(data)).map(|(name, _)| name.as_str())
@@ -338,7 +339,7 @@ impl Checkpoints {
         atomic_file::write_folder(&path, &named)?;
         let best = checkpoint.state.best.map(|best| Position::after_epochs(best.epoch));
         if best == Some(position) {
-            atomic_file::write(&self.best_model(), &files.0[0].1)?;
+            atomic_file::write(&self.best_model(), files.validated())?;
         }
         self.prune(keep, best)?;
         Ok(path)
@@ -356,9 +357,9 @@ impl Checkpoints {
             // The best epoch's checkpoint is damaged or was removed by hand: the copy is all there is.
             Err(found) => return Ok(Some(found)),
         };
-        let wanted = &wanted.0[0].1;
+        let wanted = wanted.validated();
         let reason = match fs::read(&path) {
-            Ok(bytes) if bytes == *wanted => return Ok(None),
+            Ok(bytes) if bytes == wanted => return Ok(None),
             Ok(_) => format!("not the model of epoch {}; written again", best.epoch),
             Err(error) => format!("{error}; written again"),
         };
@@ -410,6 +411,11 @@ impl Files {
         let changed = files.0.iter().find(unlisted).map_or(SUMS, |(name, _)| name);
         let well_formed = sums.len() == files.sums().len() && sums.is_ascii();
         Err(damaged(folder, if well_formed { changed } else { SUMS }, "its checksum doesn't match"))
+    }
+
+    /// The weights that validation judged.
+    fn validated(&self) -> &[u8] {
+        self.bytes(if self.has(EMA) { EMA } else { MODEL })
     }
 
     fn has(&self, name: &str) -> bool {

@@ -49,17 +49,24 @@
 mod adam;
 mod atomic_file;
 mod batch_fit;
+mod calibration;
 mod checkpoint;
+mod confusion;
 mod divergence;
+mod ema;
+mod epoch_files;
 mod error;
+mod evaluate;
 mod failure;
 mod grad_cam;
 mod lamb;
 mod lars;
 mod loss;
 mod loss_scale;
+mod lr_find;
 mod metrics;
 mod micro_batch;
+mod muon;
 mod optimizer;
 mod position;
 mod precision;
@@ -73,29 +80,38 @@ mod schedule;
 mod sgd;
 mod starts;
 mod stop;
+mod swa;
+mod tensorboard;
 mod throughput;
 mod trained_model;
 mod trainer;
 mod verdict;
 mod watchdog;
+mod weight_average;
 
 pub use adam::{Adam, AdamState, Decay};
 pub use batch_fit::largest_batch;
+pub use calibration::Calibration;
 pub use checkpoint::{Checkpoint, Checkpoints, Found, ResumeFrom, RunState, UnderWay};
+pub use confusion::{ClassFigures, ConfusionMatrix};
+pub use ema::Ema;
 pub use error::{Damaged, TrainError};
+pub use evaluate::{Answer, ClassResult, ConfidenceLevel, Confused, EvaluateConfig, Evaluation, evaluate};
 pub use grad_cam::HeatMap;
 pub use lamb::Lamb;
 pub use lars::{Lars, LarsState};
-pub use loss::{cross_entropy, cross_entropy_soft};
+pub use loss::{Loss, cross_entropy, cross_entropy_soft};
 pub use loss_scale::LossScale;
-pub use metrics::{Meter, MeterError, StepId, Totals};
+pub use lr_find::{LrCurve, LrPoint, LrSweep, lr_find};
+pub use metrics::{Answers, Meter, MeterError, StepId, Totals};
+pub use muon::{Muon, MuonState};
 pub use optimizer::{ModelOptimizer, StateError};
 pub use position::Position;
 pub use precision::Precision;
 pub use predict::{Guess, read_pictures, top_k};
 pub use recipe::{
-    AugmentConfig, DataConfig, LossConfig, ModelConfig, OptimizerConfig, OptimizerKind, Recipe, RunConfig,
-    ScheduleConfig, ScheduleKind,
+    AugmentConfig, BestBy, DataConfig, EmaConfig, LossConfig, LossKind, ModelConfig, OptimizerConfig, OptimizerKind,
+    ProgressiveResize, Recipe, RunConfig, ScheduleConfig, ScheduleKind, Setting, SwaConfig, ValidationConfig,
 };
 pub use report::{
     Best, EpochMetrics, EpochReport, Notice, Observer, Resumed, Started, StepReport, Stopped, Summary, ValidationReport,
@@ -106,8 +122,15 @@ pub use schedule::{AfterWarmup, Anneal, Curve, OneCycle, Phases, Schedule, Warmu
 pub use sgd::{Residence, Sgd, SgdState};
 pub use starts::{Start, StartRecorder};
 pub use stop::StopFlag;
+pub use swa::Swa;
+pub use tensorboard::{Event, EventFile, What};
 pub use trained_model::{OpenModel, TrainedModel};
 pub use trainer::Trainer;
+pub use weight_average::{AverageRule, WeightAverage};
 
 #[cfg(test)]
 mod golden;
+#[cfg(test)]
+mod golden_run;
+#[cfg(test)]
+mod shipped_recipes;

@@ -1,14 +1,17 @@
 //! Loss and top-k accuracy of an epoch. The only file that waits for the device inside the loop.
 //!
-//! In: loss and logits of each step, on the device. Out: means over samples, on the host.
-//! A step leaves three numbers on the device; [`Meter::read`] fetches those of all steps since the last read in one
+//! In: loss and logits of each step, on the device. Out: means over samples, on the host, and of a validation who is taken
+//! for whom (`confusion.rs`) and how sure the network is (`calibration.rs`).
+//! A step leaves three numbers on the device, in a validation two more for each image; [`Meter::read`] fetches those of all steps since the last read in one
 //! transfer and adds them up in f64, in the order of the steps. When it is called changes no result, so the trainer
 //! reads as often as the progress bar needs and as seldom as keeps the device's queue full.
 //! Source: a sample counts for top-k if fewer than k classes lie ahead of its target. Ties go to the lower class index,
 //! as argmax breaks them, so a network that outputs the same for all classes gets the accuracy of always answering
 //! class 0. A NaN lies ahead of everything: broken logits are never right.
-//! Not done here: per-class figures and calibration (issue 7).
 
+use crate::calibration::Calibration;
+use crate::confusion::ConfusionMatrix;
+use burn::tensor::activation::log_softmax;
 use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -27,13 +30,26 @@ pub struct Meter {
     pending: Vec<Pending>,
     last_read: Instant,
     totals: Totals,
+    answers: Answers,
 }
 
-/// A step whose numbers are still on the device: float `[3]`, mean loss, top-1 hits, top-k hits.
+/// A step whose numbers are still on the device: float `[3]`, mean loss, top-1 hits, top-k hits; and if its answers are
+/// wanted, float `[3 + 2 * B]`: the class that each image was taken for, then how sure the network was.
 struct Pending {
     step: StepId,
     num_samples: usize,
+    /// The true classes; empty if the answers aren't wanted.
+    labels: Vec<u32>,
     numbers: Tensor<1>,
+}
+
+/// What a network answered in a validation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answers {
+    /// Who was taken for whom.
+    pub confusion: ConfusionMatrix,
+    /// How sure the network was, and how often it was right.
+    pub calibration: Calibration,
 }
 
 /// Which step a loss belongs to, for the message when it isn't finite.
@@ -85,6 +101,7 @@ impl Meter {
             pending: Vec::new(),
             last_read: Instant::now(),
             totals: Totals::default(),
+            answers: Answers { confusion: ConfusionMatrix::new(num_classes), calibration: Calibration::default() },
         }
     }
 
@@ -100,10 +117,32 @@ impl Meter {
     /// `loss`: float `[1]`, the mean over the batch; `logits`: float `[B, K]`; `targets`: int `[B]`.
     pub fn push(&mut self, step: StepId, loss: Tensor<1>, logits: Tensor<2>, targets: Tensor<1, Int>) {
         let num_samples = logits.dims()[0];
-        let ahead = classes_ahead(logits.inner(), targets.inner());
+        let numbers = self.numbers(loss, logits, targets);
+        self.pending.push(Pending { step, num_samples, labels: Vec::new(), numbers });
+    }
+
+    /// Takes the numbers of a validation step and its answers, as [`push`](Self::push) does.
+    ///
+    /// # Shapes
+    /// As those of `push`; `labels`: the targets once more, on the host.
+    pub fn push_answers(
+        &mut self,
+        step: StepId,
+        loss: Tensor<1>,
+        logits: Tensor<2>,
+        targets: Tensor<1, Int>,
+        labels: &[u32],
+    ) {
+        let (predicted, confidence) = answers(logits.clone());
+        let numbers = Tensor::cat(vec![self.numbers(loss, logits, targets), predicted, confidence], 0);
+        self.pending.push(Pending { step, num_samples: labels.len(), labels: labels.to_vec(), numbers });
+    }
+
+    /// Mean loss, top-1 hits and top-k hits: float `[3]`.
+    fn numbers(&self, loss: Tensor<1>, logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
+        let ahead = classes_ahead(logits.without_autodiff(), targets.without_autodiff());
         let hits = |k: i64| ahead.clone().lower_scalar(k).float().sum();
-        let numbers = Tensor::cat(vec![loss.inner(), hits(1), hits(self.top_k)], 0);
-        self.pending.push(Pending { step, num_samples, numbers });
+        Tensor::cat(vec![loss.without_autodiff(), hits(1), hits(self.top_k)], 0)
     }
 
     /// Whether to [`read`](Self::read): the device computes eagerly, or the last read is long enough ago.
@@ -125,10 +164,18 @@ impl Meter {
         let numbers = pending.iter().map(|step| step.numbers.clone()).collect();
         let numbers: Vec<f32> =
             Tensor::cat(numbers, 0).try_into_vec_as().map_err(|error| MeterError::Device(error.to_string()))?;
-        for (step, numbers) in pending.iter().zip(numbers.chunks_exact(3)) {
+        let mut rest = numbers.as_slice();
+        for step in &pending {
+            let (numbers, behind) = rest.split_at(3 + 2 * step.labels.len());
+            rest = behind;
             self.add(step, numbers)?;
         }
         Ok(())
+    }
+
+    /// What was answered in the steps read so far, of those that were pushed with their answers.
+    pub fn answers(&self) -> &Answers {
+        &self.answers
     }
 
     /// Sums over the steps read so far; pushed steps that weren't read are not in it.
@@ -145,7 +192,20 @@ impl Meter {
         self.totals.top1_hits += numbers[1] as u64;
         self.totals.top5_hits += numbers[2] as u64;
         self.totals.num_samples += step.num_samples as u64;
+        let (predicted, confidences) = numbers[3..].split_at(step.labels.len());
+        for ((&label, &predicted), &confidence) in step.labels.iter().zip(predicted).zip(confidences) {
+            self.answers.add(label as usize, predicted as usize, confidence.into());
+        }
         Ok(())
+    }
+}
+
+impl Answers {
+    fn add(&mut self, truth: usize, predicted: usize, confidence: f64) {
+        // Logits that are no numbers have no highest one; their loss is no number either, which ends the run.
+        let predicted = predicted.min(self.confusion.num_classes() - 1);
+        self.confusion.add(truth, predicted);
+        self.calibration.add(confidence, truth == predicted);
     }
 }
 
@@ -164,6 +224,22 @@ impl Totals {
     pub fn top5(&self) -> f64 {
         self.top5_hits as f64 / self.num_samples as f64
     }
+}
+
+/// The class with the highest logit, of several the first, and its probability.
+///
+/// # Shapes
+/// `logits`: float `[B, K]`. Returns float `[B]`, 0 to K - 1 (K if a logit is not a number), and float `[B]`, 0–1.
+fn answers(logits: Tensor<2>) -> (Tensor<1>, Tensor<1>) {
+    let logits = logits.without_autodiff();
+    let [batch, classes] = logits.dims();
+    let highest = logits.clone().max_dim(1);
+    let index = Tensor::<1, Int>::arange(0..classes as i64, &logits.device()).float();
+    let index = index.unsqueeze_dim::<2>(0).expand([batch, classes]);
+    let below = logits.clone().equal(highest.expand([batch, classes])).bool_not();
+    let predicted = index.mask_fill(below, classes as f32).min_dim(1);
+    let confidence = log_softmax(logits, 1).max_dim(1).exp();
+    (predicted.squeeze_dim(1), confidence.squeeze_dim(1))
 }
 
 /// How many classes a model ranks ahead of the target: 0 means the target has the highest logit.

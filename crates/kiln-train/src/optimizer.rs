@@ -5,15 +5,16 @@
 //! He et al., arXiv 1812.01187, section 3.1, and torchvision's `--norm-weight-decay 0 --bias-weight-decay 0`.
 //! State is saved and loaded under the names torchvision gives the parameters, never by burn's random ids, and lands on
 //! the device of its parameter. (burn's `ModuleOptimizer::load_record` opens the default device, which may not exist.)
-//! Learning rates may fall from the last layer back to the stem; gradients may be shortened by their common norm, as
-//! `torch.nn.utils.clip_grad_norm_` does, without waiting for the device.
-//! Not done here: the rules (`optimizer/rule.rs`); accumulation, EMA (issue 7). A rule is anything that implements
+//! Learning rates may fall from the last layer back to the stem; gradients may be cut off at a value, as
+//! `torch.nn.utils.clip_grad_value_` does, or shortened by their common norm, as `clip_grad_norm_` does, without waiting
+//! for the device.
+//! Not done here: the rules (`optimizer/rule.rs`); averages of the weights (`weight_average.rs`). A rule is anything that implements
 //! burn's `Optimizer`.
 
 mod clip;
 mod rule;
 
-use crate::recipe::OptimizerConfig;
+use crate::recipe::{OptimizerConfig, OptimizerKind};
 use crate::sgd::Residence;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::{DynOptimizer, DynState, StateSink, StateSource};
@@ -31,9 +32,8 @@ pub struct ModelOptimizer {
     undecayed: Arc<dyn DynOptimizer>,
     names: HashMap<ParamId, String>,
     state: HashMap<ParamId, DynState>,
-    max_grad_norm: Option<f64>,
-    /// Learning rate of a part over that of the part behind it.
-    layer_lr_decay: f64,
+    config: OptimizerConfig,
+    residence: Residence,
 }
 
 /// Why saved optimiser state doesn't fit a model.
@@ -49,15 +49,27 @@ impl ModelOptimizer {
             undecayed: rule::rule(config, config.norm_bias_weight_decay, residence),
             names,
             state: HashMap::new(),
-            max_grad_norm: config.max_grad_norm(),
-            layer_lr_decay: config.layer_lr_decay,
+            config: config.clone(),
+            residence,
         }
+    }
+
+    /// Takes another momentum from the next step on, for schedules that move it; rules without one take it for the share
+    /// kept of the gradient's running mean.
+    pub fn set_momentum(&mut self, momentum: f64) {
+        self.config.momentum = momentum;
+        if matches!(self.config.kind, OptimizerKind::Adam | OptimizerKind::AdamW | OptimizerKind::Lamb) {
+            self.config.betas[0] = momentum;
+        }
+        self.decayed = rule::rule(&self.config, self.config.weight_decay, self.residence);
+        self.undecayed = rule::rule(&self.config, self.config.norm_bias_weight_decay, self.residence);
     }
 
     /// Takes one step. Parameters without a gradient stay as they are.
     pub fn step<M: Module>(&mut self, lr: f64, model: M, grads: Gradients) -> M {
-        let shortening = self.max_grad_norm.and_then(|limit| clip::shortening(&model, &grads, limit));
-        model.map(&mut Step { optimizer: self, lr, grads, shortening })
+        let largest = self.config.max_grad_value();
+        let shortening = self.config.max_grad_norm().and_then(|limit| clip::shortening(&model, &grads, limit));
+        model.map(&mut Step { optimizer: self, lr, grads, largest, shortening })
     }
 
     /// The state by name: `<parameter>.<field>`, sorted. Waits for the device.
@@ -102,8 +114,8 @@ impl ModelOptimizer {
     /// Learning rate of the parameter `id` over the step's.
     fn lr_factor(&self, id: &ParamId) -> f64 {
         match self.names.get(id) {
-            Some(name) if self.layer_lr_decay != 1.0 => {
-                self.layer_lr_decay.powi(Part::of(name).distance_from_output() as i32)
+            Some(name) if self.config.layer_lr_decay != 1.0 => {
+                self.config.layer_lr_decay.powi(Part::of(name).distance_from_output() as i32)
             }
             _ => 1.0,
         }
@@ -116,7 +128,7 @@ impl ModelOptimizer {
 
 /// Whether `name` is a field of `parameter`'s state.
 fn belongs_to(name: &str, parameter: &str) -> bool {
-    name.rsplit_once('.').is_some_and(|(prefix, _)| prefix == parameter)
+    name.strip_prefix(parameter).is_some_and(|field| field.starts_with('.'))
 }
 
 /// Walks the model and updates it.
@@ -124,6 +136,8 @@ struct Step<'a> {
     optimizer: &'a mut ModelOptimizer,
     lr: f64,
     grads: Gradients,
+    /// Where a gradient's values are cut off.
+    largest: Option<f64>,
     /// What every gradient is multiplied with, one number on the device.
     shortening: Option<Tensor<1>>,
 }
@@ -133,6 +147,10 @@ impl ModuleMapper for Step<'_> {
         let (id, tensor, mapper) = param.consume();
         let Some(grad) = tensor.grad_remove(&mut self.grads) else {
             return Param::from_mapped_value(id, tensor, mapper);
+        };
+        let grad = match self.largest {
+            Some(largest) => grad.clamp(-largest, largest),
+            None => grad,
         };
         let grad = match &self.shortening {
             Some(factor) => grad * factor.clone().reshape([1; D]),

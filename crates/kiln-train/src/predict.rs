@@ -9,7 +9,7 @@ use crate::trained_model::TrainedModel;
 use burn::module::Module;
 use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Tensor};
-use kiln_data::{Augment, DecodeLimits, HostBatch, RgbImage, augment, batch_to_device, rgb_from_bytes};
+use kiln_data::{Augment, DecodeOptions, HostBatch, RgbImage, augment, batch_to_device, rgb_from_bytes};
 use rayon::prelude::*;
 use std::fs;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub struct Guess {
 pub fn read_pictures(files: &[PathBuf]) -> Vec<Result<RgbImage, String>> {
     let read = |file: &PathBuf| {
         let encoded = fs::read(file).map_err(|error| error.to_string())?;
-        rgb_from_bytes(&encoded, &DecodeLimits::default()).map_err(|verdict| verdict.to_string())
+        rgb_from_bytes(&encoded, &DecodeOptions::default()).map_err(|verdict| verdict.to_string())
     };
     files.par_iter().map(read).collect()
 }

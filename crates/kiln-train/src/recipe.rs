@@ -8,15 +8,23 @@
 //! Here are the keys, their meaning and their defaults; `recipe/text.rs` reads and writes them, `recipe/check.rs` judges them,
 //! `recipe/build.rs` makes of them what the loop uses. None touches disk or clock.
 
+mod average;
 mod build;
 mod check;
+mod progressive;
 mod text;
+mod validation;
 
 use crate::precision::Precision;
-use crate::schedule::WarmupShape;
+use crate::schedule::{Anneal, Phases, WarmupShape};
 use kiln_data::{Augment, Augmentation, ByteSize, Mixing, OnError, Sampling};
 use kiln_model::{Arch, Part, Stem};
 use serde::{Deserialize, Serialize};
+
+pub use average::{EmaConfig, SwaConfig};
+pub use progressive::ProgressiveResize;
+pub use text::Setting;
+pub use validation::{BestBy, ValidationConfig};
 
 /// Everything about a run that isn't the data, the device or the output folder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,6 +42,12 @@ pub struct Recipe {
     pub schedule: ScheduleConfig,
     /// What is minimised.
     pub loss: LossConfig,
+    /// An exponential moving average of the weights.
+    pub ema: EmaConfig,
+    /// The mean of the weights at the ends of the last epochs.
+    pub swa: SwaConfig,
+    /// How an epoch is judged.
+    pub validation: ValidationConfig,
     /// What happens to a picture. Last, since TOML wants tables after values.
     pub augment: AugmentConfig,
 }
@@ -127,18 +141,21 @@ pub struct ModelConfig {
 pub struct OptimizerConfig {
     /// The rule. Default `sgd`.
     pub kind: OptimizerKind,
-    /// Highest learning rate, as used: it isn't scaled by the batch size. Default 0.05; published recipes use 0.1 for
-    /// 256 images a step, and in proportion.
+    /// Highest learning rate, for `lr_base_size` images a step. Default 0.05; published recipes use 0.1 for 256 images a
+    /// step, and in proportion.
     pub lr: f64,
-    /// `sgd`, `rmsprop`, `lars`: share of the momentum buffer kept from step to step. Default 0.9.
+    /// Images a step that `lr` is meant for: the learning rate used is `lr * data.batch_size / lr_base_size` (Goyal et al.,
+    /// arXiv 1706.02677, section 2.1). 0, the default, uses `lr` as it is.
+    pub lr_base_size: usize,
+    /// `sgd`, `rmsprop`, `lars`, `muon`: share of the momentum buffer kept from step to step. Default 0.9.
     pub momentum: f64,
-    /// `sgd`, `lars`: Nesterov's momentum. Default true.
+    /// `sgd`, `lars`, `muon`: Nesterov's momentum. Default true.
     pub nesterov: bool,
     /// Weight decay of weights. Default 5e-5, of torchvision's and NVIDIA's tuned recipes (ResNet's paper: 1e-4).
     pub weight_decay: f64,
     /// Weight decay of norms' gammas and betas and of biases. Default 0.
     pub norm_bias_weight_decay: f64,
-    /// `adam`, `adamw`, `lamb`: shares kept of the gradient's running mean and of its square's. Default 0.9 and 0.999.
+    /// `adam`, `adamw`, `lamb`, and what isn't a convolution in `muon`: shares kept of the gradient's running mean and of its square's. Default 0.9 and 0.999.
     pub betas: [f64; 2],
     /// Added to the denominator of every rule but `sgd`. Default 1e-8, PyTorch's; `lamb` 1e-6, timm's.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,6 +166,8 @@ pub struct OptimizerConfig {
     pub alpha: f64,
     /// `lars`: a layer's step over its weights' norm. Default 0.001 (You et al., arXiv 1708.03888).
     pub trust_coefficient: f64,
+    /// Largest value of a single gradient, either side of 0; 0, the default, is no limit.
+    pub clip_grad_value: f64,
     /// Largest norm of all gradients taken together; longer ones are shortened to it. 0, the default, is no limit, and
     /// for `lamb` 1, timm's.
     pub clip_grad_norm: f64,
@@ -176,6 +195,9 @@ pub enum OptimizerKind {
     Lamb,
     /// SGD with a step in proportion to the layer's norm (You et al., arXiv 1708.03888), timm's numbers.
     Lars,
+    /// Momentum with the steps of convolutions made orthogonal (Jordan et al., 2024), AdamW for the rest; `lr` and
+    /// `weight_decay` are what AdamW would take.
+    Muon,
 }
 
 /// `[schedule]`: the learning rate over the run, by step. Lengths are in epochs, fractions allowed.
@@ -190,7 +212,10 @@ pub struct ScheduleConfig {
     pub warmup_start: f64,
     /// Shape of the warm-up: `linear` (the default) or `constant`.
     pub warmup_shape: WarmupShape,
-    /// Learning rate at the end of `cosine`, `polynomial` and `warm_restarts`, absolute. Default 0.
+    /// Let the warm-up take the place of the beginning of the curve, as timm does by default, instead of coming before
+    /// it. Default false.
+    pub warmup_overlaps: bool,
+    /// Learning rate at the end of `cosine`, `linear`, `polynomial` and `warm_restarts`, absolute. Default 0.
     pub final_lr: f64,
     /// `step`: epochs between drops. Default 30.
     pub step_epochs: f64,
@@ -206,6 +231,20 @@ pub struct ScheduleConfig {
     pub cycle_growth: f64,
     /// `warm_restarts`: peak of a cycle over that of the one before. Default 1.
     pub cycle_decay: f64,
+    /// `one_cycle`: share of the run spent rising. Default 0.3, PyTorch's.
+    pub pct_start: f64,
+    /// `one_cycle`: highest over first learning rate. Default 25, PyTorch's.
+    pub div_factor: f64,
+    /// `one_cycle`: first over last learning rate. Default 1e4, PyTorch's.
+    pub final_div_factor: f64,
+    /// `one_cycle`: shape of rise and fall, `cosine` (the default) or `linear`.
+    pub anneal: Anneal,
+    /// `one_cycle`: `two` (the default) or `three` stages.
+    pub phases: Phases,
+    /// `one_cycle`: lowest momentum, at the peak, and highest; the first of `betas` where the rule has no momentum.
+    /// Default none: the momentum stays as `optimizer` says. PyTorch's own default is 0.85 and 0.95.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub momentum_range: Option<[f64; 2]>,
 }
 
 /// Shapes of a schedule; the formulas are in [`Curve`](crate::Curve).
@@ -223,20 +262,48 @@ pub enum ScheduleKind {
     MultiStep,
     /// A factor of `gamma` each epoch.
     Exponential,
+    /// A straight line down to `final_lr`.
+    Linear,
     /// A power of the share left.
     Polynomial,
     /// Cosine cycles.
     WarmRestarts,
+    /// One rise and one long fall, the warm-up included (Smith and Topin, arXiv 1708.07120).
+    OneCycle,
 }
 
-/// `[loss]`: what is minimised.
+/// `[loss]`: what is minimised. Validation reports the plain cross entropy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LossConfig {
+    /// Which. Default `cross_entropy`.
+    pub kind: LossKind,
     /// Share of the target given to all classes alike, of a mixed image's after mixing. Default 0.1 (Szegedy et al.,
     /// arXiv 1512.00567, section 7).
-    /// Validation reports the plain loss.
     pub label_smoothing: f64,
+    /// A factor for each class, in the order of their names. Default none.
+    pub class_weights: Vec<f64>,
+    /// Weigh classes against their numbers of training images, so that rare ones count as much as common ones. Default
+    /// false.
+    pub balance_classes: bool,
+    /// `bce`: targets above this become 1, the others 0, after mixing; 0, the default, leaves them as they are. timm's A
+    /// recipes take 0.2.
+    pub target_threshold: f64,
+    /// `focal`: how much less an image counts that is nearly right. Default 2 (Lin et al., arXiv 1708.02002).
+    pub focal_gamma: f64,
+}
+
+/// What is minimised; the formulas are in [`Loss`](crate::Loss).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossKind {
+    /// Cross entropy of the softmax: one class is right.
+    #[default]
+    CrossEntropy,
+    /// Binary cross entropy: a yes or no for each class (Wightman et al., arXiv 2110.00476).
+    Bce,
+    /// Cross entropy that looks away from what is nearly right.
+    Focal,
 }
 
 /// `[augment]`: what happens to a picture before the network sees it.
@@ -257,6 +324,9 @@ pub struct AugmentConfig {
     /// Validation steps in order. Default: resize the shorter side to 8/7 of the image size, crop the centre.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub val: Option<Vec<Augmentation>>,
+    /// `[augment.progressive]`: smaller training images in early epochs. Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progressive: Option<ProgressiveResize>,
     /// `[augment.mix]`: mixup and cutmix of training images. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mix: Option<Mixing>,
@@ -315,6 +385,7 @@ impl Default for OptimizerConfig {
         Self {
             kind: OptimizerKind::Sgd,
             lr: 0.05,
+            lr_base_size: 0,
             momentum: 0.9,
             nesterov: true,
             weight_decay: 5e-5,
@@ -324,6 +395,7 @@ impl Default for OptimizerConfig {
             amsgrad: false,
             alpha: 0.99,
             trust_coefficient: 0.001,
+            clip_grad_value: 0.0,
             clip_grad_norm: 0.0,
             layer_lr_decay: 1.0,
         }
@@ -337,6 +409,7 @@ impl Default for ScheduleConfig {
             warmup_epochs: 2.0,
             warmup_start: 0.01,
             warmup_shape: WarmupShape::Linear,
+            warmup_overlaps: false,
             final_lr: 0.0,
             step_epochs: 30.0,
             milestones: Vec::new(),
@@ -345,20 +418,33 @@ impl Default for ScheduleConfig {
             cycle_epochs: 10.0,
             cycle_growth: 2.0,
             cycle_decay: 1.0,
+            pct_start: 0.3,
+            div_factor: 25.0,
+            final_div_factor: 1e4,
+            anneal: Anneal::Cosine,
+            phases: Phases::Two,
+            momentum_range: None,
         }
     }
 }
 
 impl Default for LossConfig {
     fn default() -> Self {
-        Self { label_smoothing: 0.1 }
+        Self {
+            kind: LossKind::CrossEntropy,
+            label_smoothing: 0.1,
+            class_weights: Vec::new(),
+            balance_classes: false,
+            target_threshold: 0.0,
+            focal_gamma: 2.0,
+        }
     }
 }
 
 impl Default for AugmentConfig {
     fn default() -> Self {
         let Augment { mean, std, .. } = Augment::eval(224);
-        Self { image_size: 224, val_image_size: 0, mean, std, train: None, val: None, mix: None }
+        Self { image_size: 224, val_image_size: 0, mean, std, train: None, val: None, progressive: None, mix: None }
     }
 }
 

@@ -193,6 +193,12 @@ pub struct EpochMetrics {
     pub val_top1: f64,
     /// Top-5 accuracy on the validation images, 0–1; top-K with K < 5 classes.
     pub val_top5: f64,
+    /// Mean over the classes of the F1 score on the validation images, 0–1.
+    pub val_f1_macro: f64,
+    /// Mean over the classes of the recall on the validation images, 0–1.
+    pub val_balanced_accuracy: f64,
+    /// Expected calibration error on the validation images, 0–1: how far the network's confidence is off.
+    pub val_ece: f64,
     /// Training images per second, without the first steps of a process, in which kernels are compiled.
     pub images_per_sec: f64,
     /// Share of the training time spent waiting for the loader, 0–1.
@@ -210,7 +216,7 @@ pub struct EpochMetrics {
     pub device: String,
 }
 
-/// The epoch with the highest validation accuracy; the earliest of several.
+/// The best epoch by the recipe's measure; the earliest of several.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Best {
@@ -218,6 +224,16 @@ pub struct Best {
     pub epoch: usize,
     /// Its top-1 accuracy on the validation images, 0–1.
     pub val_top1: f64,
+    /// What it was chosen by, higher being better; `None`, of older checkpoints, is `val_top1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+}
+
+impl Best {
+    /// What it was chosen by; higher is better.
+    pub fn score(&self) -> f64 {
+        self.score.unwrap_or(self.val_top1)
+    }
 }
 
 /// How a run ended.

@@ -16,6 +16,7 @@ use crate::recipe::Recipe;
 use crate::report::EpochMetrics;
 use crate::starts::Start;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 const RECIPE: &str = "recipe.toml";
@@ -70,6 +71,14 @@ impl RunFolder {
         Ok(self.text(STARTS)?.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
+    /// Writes a file of the run, such as a report: whole or not at all.
+    ///
+    /// # Errors
+    /// [`TrainError::Io`] with the file.
+    pub fn write_file(&self, name: &str, bytes: &[u8]) -> Result<(), TrainError> {
+        atomic_file::write(&self.path.join(name), bytes)
+    }
+
     /// Adds a start to the record.
     pub(crate) fn add_start(&self, start: &Start) -> Result<(), TrainError> {
         let lines = self.text(STARTS)? + &start.line()?;
@@ -80,7 +89,7 @@ impl RunFolder {
     fn text(&self, name: &str) -> Result<String, TrainError> {
         let path = self.path.join(name);
         match fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(String::new()),
             read => read.map_err(TrainError::io("read", &path)),
         }
     }

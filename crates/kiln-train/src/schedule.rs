@@ -18,6 +18,8 @@ pub struct Schedule {
     pub warmup: Warmup,
     /// How the learning rate goes on.
     pub curve: Curve,
+    /// A step and the learning rate from there on, whatever the curve says.
+    pub tail: Option<(u64, f64)>,
 }
 
 /// The first steps of a run, in which the learning rate doesn't follow the curve.
@@ -128,23 +130,27 @@ pub struct OneCycle {
     pub final_div_factor: f64,
     /// Number of stages.
     pub phases: Phases,
-    /// Lowest momentum, at the peak, and highest. PyTorch's default is 0.85 and 0.95.
-    pub momentum: [f64; 2],
+    /// Lowest momentum, at the peak, and highest; `None` leaves it alone. PyTorch's default is 0.85 and 0.95.
+    pub momentum: Option<[f64; 2]>,
 }
 
 /// How [`OneCycle`] goes from one value to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Anneal {
     /// Half a cosine.
+    #[default]
     Cosine,
     /// A straight line.
     Linear,
 }
 
 /// Stages of [`OneCycle`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Phases {
     /// Up, then down to the last learning rate.
+    #[default]
     Two,
     /// Up, down to the first learning rate, then on to the last.
     Three,
@@ -160,6 +166,9 @@ impl Default for Warmup {
 impl Schedule {
     /// The learning rate of `step`, counted from 0.
     pub fn lr(&self, step: u64) -> f64 {
+        if let Some((_, lr)) = self.tail.filter(|(from, _)| step >= *from) {
+            return lr;
+        }
         let warmup = &self.warmup;
         if step < warmup.steps {
             return match warmup.shape {
@@ -173,7 +182,7 @@ impl Schedule {
     /// The momentum of `step`, for the curves that cycle it.
     pub fn momentum(&self, step: u64) -> Option<f64> {
         match &self.curve {
-            Curve::OneCycle(cycle) => Some(cycle.momentum(self.curve_step(step))),
+            Curve::OneCycle(cycle) => cycle.momentum(self.curve_step(step)),
             _ => None,
         }
     }
@@ -224,13 +233,13 @@ impl OneCycle {
         self.at(stops, t)
     }
 
-    fn momentum(&self, t: u64) -> f64 {
-        let [low, high] = self.momentum;
+    fn momentum(&self, t: u64) -> Option<f64> {
+        let [low, high] = self.momentum?;
         let stops: &[f64] = match self.phases {
             Phases::Two => &[high, low, high],
             Phases::Three => &[high, low, high, high],
         };
-        self.at(stops, t)
+        Some(self.at(stops, t))
     }
 
     /// Goes from stop to stop; the ends of the stages are PyTorch's, which counts steps from 0.

@@ -17,6 +17,7 @@
 use crate::adam::loaded;
 use burn::optim::{LearningRate, Optimizer, RecordState, StateSink, StateSource};
 use burn::tensor::{DType, Device, Tensor, TensorData};
+use kiln_device::Backend;
 use rayon::prelude::*;
 
 /// Numbers a thread takes at once: large enough to hide the hand-over, small enough for the L2 cache.
@@ -47,6 +48,13 @@ pub enum Residence {
     Host,
     /// Behind a queue: reading a tensor waits, and arithmetic is a launch.
     Device,
+}
+
+impl Residence {
+    /// Where `backend` keeps them.
+    pub fn of(backend: Backend) -> Self {
+        if backend == Backend::Cpu { Self::Host } else { Self::Device }
+    }
 }
 
 /// The momentum buffer of one parameter.

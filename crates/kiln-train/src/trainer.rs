@@ -19,11 +19,12 @@ mod step;
 
 use crate::checkpoint::{ResumeFrom, UnderWay};
 use crate::divergence::risen_from;
+use crate::epoch_files::EpochFiles;
 use crate::error::TrainError;
 use crate::failure::guarded;
-use crate::loss::cross_entropy;
+use crate::loss::{Loss, cross_entropy};
 use crate::loss_scale::LossScale;
-use crate::metrics::{Meter, StepId, Totals};
+use crate::metrics::{Answers, Meter, StepId, Totals};
 use crate::optimizer::ModelOptimizer;
 use crate::precision::Precision;
 use crate::recipe::Recipe;
@@ -34,10 +35,11 @@ use crate::sgd::Residence;
 use crate::stop::StopFlag;
 use crate::throughput::Throughput;
 use crate::watchdog::{Waiting, Watchdog};
+use crate::weight_average::WeightAverage;
 use burn::module::Module;
 use burn::tensor::Device;
 use faults::{Faults, Phase};
-use kiln_data::{Augment, DeviceBatches, Loader, Skipped};
+use kiln_data::{Augment, DeviceBatches, Loader, LoaderCounters, Skipped};
 use kiln_device::{Glance, PciAddress};
 use kiln_model::ResNet;
 use recover::{Recoveries, Reopen};
@@ -60,7 +62,6 @@ pub struct Trainer {
     residence: Residence,
     classes: Vec<String>,
     train: Loader,
-    train_augment: Augment,
     val: Loader,
     val_augment: Augment,
     schedule: Schedule,
@@ -87,6 +88,10 @@ pub struct Trainer {
 struct Run {
     model: ResNet,
     optimizer: ModelOptimizer,
+    loss: Loss,
+    /// Averaged weights, if the recipe keeps some: what is validated and called the best.
+    average: Option<WeightAverage>,
+    files: EpochFiles,
     num_epochs_done: usize,
     num_steps_done: u64,
     /// The epoch after those.
@@ -118,6 +123,8 @@ struct Trained {
     secs: f64,
     images_per_sec: f64,
     data_wait_fraction: f64,
+    /// What the loader did.
+    loader: Box<LoaderCounters>,
     /// What the card said in the epoch's middle.
     alerts: Vec<String>,
 }
@@ -125,6 +132,7 @@ struct Trained {
 /// A validation.
 struct Validated {
     totals: Totals,
+    answers: Answers,
     skipped: Vec<Skipped>,
     secs: f64,
 }
@@ -155,7 +163,7 @@ impl Trainer {
 
     /// From where the run stands to its end.
     fn train(&mut self, mut run: Run, observer: &mut dyn Observer) -> Result<Summary, TrainError> {
-        while run.num_epochs_done < self.recipe.run.epochs {
+        while run.num_epochs_done < self.recipe.run.epochs && !self.gives_up(&run) {
             self.epoch = run.num_epochs_done + 1;
             let outcome;
             (run, outcome) = self.train_epoch(run, observer)?;
@@ -173,36 +181,48 @@ impl Trainer {
     /// One pass over the training images, or what is left of it.
     fn train_epoch(&mut self, mut run: Run, observer: &mut dyn Observer) -> Result<(Run, Outcome), TrainError> {
         let begin = Instant::now();
-        let done = run.under_way.num_batches_done;
-        let mut batches = self.batches(&self.train, &self.train_augment, run.num_epochs_done, done);
+        let (done, num_batches) = (run.under_way.num_batches_done, self.train.num_batches());
+        let augment = self.recipe.augment.training_in(run.num_epochs_done);
+        let mut batches = self.batches(&self.train, &augment, run.num_epochs_done, done);
         let mut meter = self.meter().with_totals(run.under_way.totals);
         let mut speed = Throughput::new(run.warmup_left, run.under_way.totals.num_samples);
         let mut lr = self.schedule.lr(run.num_steps_done.saturating_sub(1));
         let mut glance = None;
         while !self.stop.is_stopped() {
             self.watchdog.waits_for(Waiting::Loader);
-            let Some(batch) = batches.next() else { break };
+            let Some(batch) = batches.next() else {
+                // Damaged files may have left nothing of the last batches.
+                run.under_way.num_batches_done = num_batches;
+                break;
+            };
             let batch = batch?;
             self.watchdog.waits_for(Waiting::Device);
             // As planned: a batch of which damaged files left nothing counts.
             let step = batches.next_step();
-            run.num_steps_done = (run.num_epochs_done * self.train.num_batches() + step - 1) as u64;
+            run.num_steps_done = (run.num_epochs_done * num_batches + step - 1) as u64;
             lr = self.schedule.lr(run.num_steps_done);
             let id = StepId { step, lr };
             run.recent.push((id, batch.samples.clone()));
 
-            // Forward, loss, backward (`trainer/step.rs`); then the optimiser, unless the gradients overflowed f16.
+            // Forward, loss, backward (`trainer/step.rs`); then the optimiser and the averaged weights, unless the
+            // gradients overflowed f16.
             let main_targets = batch.main_targets();
             let Pass { gradients, loss, logits } = self.pass(&mut run, &batch, observer)?;
             if let Some(gradients) = self.usable(&mut run, gradients, id, observer)? {
                 self.faults.strike(Phase::Optimizer, run.num_steps_done, batch.labels.len());
+                if let Some(momentum) = self.schedule.momentum(run.num_steps_done) {
+                    run.optimizer.set_momentum(momentum);
+                }
                 run.model = run.optimizer.step(lr, run.model, gradients);
+                if let Some(average) = &mut run.average {
+                    average.after_step(run.num_steps_done + 1, &run.model);
+                }
                 meter.push(id, loss, logits, main_targets);
             }
             run.num_steps_done += 1;
             run.under_way.num_batches_done = step;
 
-            if step == self.train.num_batches().div_ceil(2) {
+            if step == num_batches.div_ceil(2) {
                 glance = self.pci_address.map(Glance::at);
             }
             if speed.warming_up() || meter.is_due() {
@@ -211,14 +231,22 @@ impl Trainer {
             }
             let waited = batches.wait_secs() / begin.elapsed().as_secs_f64();
             observer.step(&self.step_report(&run, id, &meter, &speed, waited));
-            if self.checkpoint_is_due() {
+            if step < num_batches && self.checkpoint_is_due() {
                 self.save_under_way(&mut run, &mut meter, &batches)?;
             }
         }
         self.read(&mut run, &mut meter)?;
         self.note_under_way(&mut run, &meter, &batches);
+        // Once: a run that is resumed before its validation comes here again.
+        let just_trained = done < num_batches && run.under_way.num_batches_done == num_batches;
+        if let Some(average) = run.average.as_mut().filter(|_| just_trained) {
+            average.after_epoch(run.num_epochs_done as u64 + 1, &run.model);
+        }
         if self.stop.is_stopped() {
             return Ok((run, Outcome::Stopped));
+        }
+        if just_trained && self.checkpoint_is_due() {
+            self.save(&run)?;
         }
         let secs = begin.elapsed().as_secs_f64();
         speed.finish(meter.totals().num_samples, secs);
@@ -230,6 +258,7 @@ impl Trainer {
             secs,
             images_per_sec: speed.epoch_images_per_sec(),
             data_wait_fraction: batches.wait_secs() / secs,
+            loader: Box::new(batches.counters()),
             alerts: glance.map_or_else(Vec::new, |glance| glance.alerts()),
         };
         Ok((run, Outcome::Trained(trained)))
@@ -240,7 +269,7 @@ impl Trainer {
     /// `lr` is that of the last step, for the message if the loss isn't finite.
     fn validate(&mut self, run: &Run, lr: f64, observer: &mut dyn Observer) -> Result<Option<Validated>, TrainError> {
         let begin = Instant::now();
-        let model = run.model.valid();
+        let model = run.judged_model();
         let mut batches = self.batches(&self.val, &self.val_augment, 0, 0);
         let mut meter = self.meter();
         self.watchdog.waits_for(Waiting::Loader);
@@ -252,7 +281,7 @@ impl Trainer {
             let batch = batch?;
             let logits = self.logits(&model, &batch.images, observer).map_err(|failure| self.failed(failure))?;
             let loss = cross_entropy(logits.clone(), batch.targets.clone(), 0.0);
-            meter.push(StepId { step, lr }, loss, logits, batch.targets);
+            meter.push_answers(StepId { step, lr }, loss, logits, batch.targets, &batch.labels);
             if meter.is_due() {
                 meter.read().map_err(|error| self.meter_error(error, VALIDATION, &[]))?;
             }
@@ -262,7 +291,8 @@ impl Trainer {
         }
         meter.read().map_err(|error| self.meter_error(error, VALIDATION, &[]))?;
         let secs = begin.elapsed().as_secs_f64();
-        Ok(Some(Validated { totals: meter.totals(), skipped: batches.skipped(), secs }))
+        let (totals, answers) = (meter.totals(), meter.answers().clone());
+        Ok(Some(Validated { totals, answers, skipped: batches.skipped(), secs }))
     }
 
     /// Counts the epoch as done and writes its record, its checkpoint and, if it is the best so far, its model.
@@ -278,19 +308,31 @@ impl Trainer {
         run.num_steps_done = (run.num_epochs_done * self.train.num_batches()) as u64;
         let skipped = [trained.skipped.as_slice(), &validated.skipped].concat();
         let metrics = self.metrics(run, &trained, &validated, skipped.len());
-        let best = run.best.is_none_or(|best| metrics.val_top1 > best.val_top1);
+        let score = self.recipe.validation.best_by.score(&metrics);
+        let best = run.best.is_none_or(|best| score > best.score());
         if best {
-            run.best = Some(Best { epoch: metrics.epoch, val_top1: metrics.val_top1 });
+            run.best = Some(Best { epoch: metrics.epoch, val_top1: metrics.val_top1, score: Some(score) });
         }
         run.metrics += &metrics_line(&metrics)?;
         run.last = Some(metrics.clone());
 
         self.folder.write_metrics(&run.metrics)?;
-        if best || self.epoch_has_checkpoint(run.num_epochs_done) {
+        run.files.write_epoch(&metrics, &run.metrics)?;
+        if best {
+            run.files.write_classes(&validated.answers.confusion, &self.classes)?;
+        }
+        if best || self.epoch_has_checkpoint(run.num_epochs_done) || self.gives_up(run) {
             self.save(run)?;
         }
         let checkpoint = self.saved.as_ref().map(|saved| saved.path.clone());
         Ok(EpochReport { metrics, num_epochs: self.recipe.run.epochs, best, checkpoint, skipped })
+    }
+
+    /// Whether no epoch has been better for as long as the recipe is patient.
+    fn gives_up(&self, run: &Run) -> bool {
+        let patience = self.recipe.validation.patience;
+        let since_best = run.best.map_or(0, |best| run.num_epochs_done.saturating_sub(best.epoch));
+        patience > 0 && since_best >= patience
     }
 
     /// Batches of an epoch, without the first `done`.
@@ -300,6 +342,19 @@ impl Trainer {
 
     fn meter(&self) -> Meter {
         Meter::new(self.classes.len(), self.residence == Residence::Host)
+    }
+}
+
+impl Run {
+    /// The weights that count: the averaged ones, once there are some.
+    fn judged_model(&self) -> ResNet {
+        self.averaged_model().unwrap_or_else(|| self.model.valid())
+    }
+
+    /// The averaged weights, once there are some.
+    fn averaged_model(&self) -> Option<ResNet> {
+        let begun = self.average.as_ref().filter(|average| average.has_begun());
+        begun.map(|average| average.model(&self.model))
     }
 }
 

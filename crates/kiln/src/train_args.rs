@@ -9,7 +9,7 @@ use clap::Args;
 use kiln_data::{ByteSize, OpenOptions, Splits, scenes};
 use kiln_device::{DeviceRequest, OpenDevice};
 use kiln_model::{Arch, Head, LoadOptions, LoadReport, ModelError, Part, ResNet, WeightsFile};
-use kiln_train::{Recipe, ResumeFrom};
+use kiln_train::{Recipe, ResumeFrom, Setting};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -19,7 +19,7 @@ const RUNS: &str = "runs";
 /// Options of a training run.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TrainArgs {
-    /// Class folders, pictures with a table, CIFAR, IDX or parquet; `kiln inspect` says. Default: the set Kiln draws itself
+    /// Class folders, pictures with a table, shards, CIFAR, IDX or parquet; `kiln inspect` says. Default: the set Kiln draws itself
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// auto, cuda, cuda:1, wgpu, wgpu:0, wgpu:software or cpu
@@ -52,9 +52,12 @@ pub struct TrainArgs {
     /// End each epoch after this many batches, in training and validation
     #[arg(long, value_name = "N")]
     pub limit_batches: Option<usize>,
-    /// Start from this recipe (TOML) instead of the defaults for the device
+    /// Start from this recipe (TOML, or JSON by its ending) instead of the defaults for the device
     #[arg(long, value_name = "FILE")]
     pub recipe: Option<PathBuf>,
+    /// Change one key of the recipe, such as optimizer.lr=0.5; may be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<Setting>,
     /// Run folder. Default: runs/NAME-1, runs/NAME-2, ...
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
@@ -100,9 +103,10 @@ impl TrainArgs {
             }
         };
         self.overrule(&mut recipe);
-        recipe.validate()?;
+        let recipe = recipe.with(&self.set)?;
         let (side, batch, epochs) = (recipe.augment.image_size, recipe.data.batch_size, recipe.run.epochs);
-        let sizes = format!("{side} px, batches of {batch}, {epochs} epochs ({why})");
+        let lr = learning_rate(&recipe);
+        let sizes = format!("{side} px, batches of {batch}, {epochs} epochs, {lr} ({why})");
         Ok((recipe, sizes))
     }
 
@@ -229,5 +233,16 @@ fn set<T: Copy>(field: &mut T, value: Option<T>) {
 
 fn read_recipe(file: &Path) -> anyhow::Result<Recipe> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the recipe {}", file.display()))?;
-    Recipe::from_toml(&text).with_context(|| format!("in the recipe {}", file.display()))
+    let is_json = file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
+    let recipe = if is_json { Recipe::from_json(&text) } else { Recipe::from_toml(&text) };
+    recipe.with_context(|| format!("in the recipe {}", file.display()))
+}
+
+/// The highest learning rate, and where it comes from if it was scaled.
+fn learning_rate(recipe: &Recipe) -> String {
+    let (lr, base, batch) = (recipe.optimizer.lr, recipe.optimizer.lr_base_size, recipe.data.batch_size);
+    match base {
+        0 => format!("learning rate {lr}"),
+        base => format!("learning rate {} = {lr} x {batch} / {base}", recipe.peak_lr()),
+    }
 }

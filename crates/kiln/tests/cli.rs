@@ -52,6 +52,32 @@ fn devices_lists_the_processor_and_says_what_is_chosen() {
 }
 
 #[test]
+fn bench_loader_says_what_bounds_it_and_what_a_gpu_would_need() {
+    let folder = folder();
+    let data = pictures(folder.path());
+    let bench = |arguments: &[&str]| {
+        outcome(kiln(folder.path()).args(["bench", "loader"]).arg(&data).args(["--epochs", "3"]).args(arguments))
+    };
+    let (code, stdout, stderr) = bench(&[]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("40 training images"), "{stderr}");
+    for part in ["images/s", "decode", "bound    by ", "RTX 3090"] {
+        assert!(stdout.contains(part), "{part} in {stdout}");
+    }
+    let (_, stdout, stderr) = bench(&["--json", "--cache", "1GiB", "--device", "cpu", "--image-size", "32"]);
+    let report: serde_json::Value = serde_json::from_str(&stdout).expect(&stderr);
+    assert_eq!((&report["images"], &report["epochs"]), (&120.into(), &3.into()), "{report}");
+    let counters = &report["counters"];
+    assert_eq!((&counters["decode"]["images"], &counters["cache"]["images"]), (&40.into(), &80.into()), "{report}");
+    assert_eq!(counters["upload"]["images"], 120, "{report}");
+
+    let (code, _, stderr) = bench(&["--seconds", "0"]);
+    assert!(code == Some(1) && stderr.contains("--seconds 0: must be above 0"), "{stderr}");
+    let (code, _, stderr) = bench(&["--cache", "lots"]);
+    assert!(code == Some(2) && stderr.contains("write it like 2GiB"), "{stderr}");
+}
+
+#[test]
 fn devices_without_any_vulkan_driver_lists_no_wgpu_device() {
     let folder = folder();
     let mut command = kiln(folder.path());
@@ -292,4 +318,65 @@ fn preview_says_what_it_cannot_do() {
         assert!(parts.iter().all(|part| stderr.contains(part)), "{parts:?} in {stderr}");
         assert!(!stderr.contains("panicked"), "{stderr}");
     }
+}
+
+#[test]
+fn a_recipe_of_either_form_is_trained_with_the_settings_that_overrule_it() {
+    let folder = folder();
+    let data = pictures(folder.path());
+    let json =
+        r#"{"data": {"batch_size": 4}, "model": {"arch": "resnet18"}, "optimizer": {"lr": 0.1, "lr_base_size": 256}}"#;
+    std::fs::write(folder.path().join("my.json"), json).expect("written");
+    let mut command = kiln(folder.path());
+    command.args(["train", "--device", "cpu", "--recipe", "my.json", "--output", "run", "--epochs", "1"]).arg("--data");
+    command.arg(&data).args(["--limit-batches", "1", "--set", "model.width=4", "--set", "augment.image_size=32"]);
+    let (code, _, stderr) = outcome(command.args(["--set", "data.batch_size=8", "--set", "ema.decay=0.9"]));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("learning rate 0.003125 = 0.1 x 8 / 256"), "{stderr}");
+    let stored = std::fs::read_to_string(folder.path().join("run/recipe.toml")).expect("the resolved recipe");
+    for line in ["batch_size = 8", "width = 4", "decay = 0.9", "lr_base_size = 256", "patience = 0"] {
+        assert!(stored.contains(line), "{line} in {stored}");
+    }
+    let line = &metrics(folder.path(), "run")[0];
+    for figure in ["val_f1_macro", "val_balanced_accuracy", "val_ece"] {
+        assert!(line[figure].as_f64().is_some_and(|value| (0.0..=1.0).contains(&value)), "{figure} in {line}");
+    }
+    let classes = std::fs::read_to_string(folder.path().join("run/classes.csv")).expect("figures of the classes");
+    assert_eq!(classes.lines().count(), 11, "{classes}");
+}
+
+#[test]
+fn every_mistake_in_settings_is_named_at_once() {
+    let folder = folder();
+    let mut command = kiln(folder.path());
+    command.args(["train", "--device", "cpu", "--set", "optimizer.lrr=1", "--set", "loss.label_smoothing=2"]);
+    let (code, _, stderr) = outcome(&mut command);
+    assert_eq!(code, Some(1));
+    for part in ["optimizer.lrr", "did you mean `lr`?", "loss.label_smoothing = 2"] {
+        assert!(stderr.contains(part), "{part} in {stderr}");
+    }
+    let (code, _, stderr) = outcome(kiln(folder.path()).args(["train", "--set", "lr"]));
+    assert_eq!(code, Some(2));
+    assert!(stderr.contains("optimizer.lr=0.5"), "{stderr}");
+}
+
+#[test]
+fn lr_find_says_what_it_suggests_and_plots_it() {
+    let folder = folder();
+    let data = pictures(folder.path());
+    let mut command = kiln(folder.path());
+    command.args(["lr-find", "--device", "cpu", "--arch", "resnet18", "--image-size", "32", "--batch-size", "8"]);
+    command.arg("--data").arg(&data).args(["--set", "model.width=4", "--steps", "6", "--start-lr", "1e-3"]);
+    let (code, stdout, stderr) = outcome(command.args(["--end-lr", "1", "--plot", "lr.svg"]));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stdout.contains("suggest") && stdout.contains("wrote lr.svg"), "{stdout}");
+    assert!(stderr.matches("smoothed").count() <= 6 && stderr.contains("lr 1.000e-3"), "{stderr}");
+    let picture = std::fs::read_to_string(folder.path().join("lr.svg")).expect("the plot");
+    assert!(picture.contains("learning rate") && picture.contains("<polyline"), "{picture}");
+    let mut command = kiln(folder.path());
+    let (code, _, stderr) = outcome(
+        command.args(["lr-find", "--device", "cpu", "--start-lr", "1", "--end-lr", "0.1", "--data"]).arg(&data),
+    );
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("both must be above 0"), "{stderr}");
 }

@@ -6,16 +6,24 @@ mod support;
 use support::{kiln, outcome};
 
 /// The subcommands whose `--help` ends with examples and exit codes.
-const COMMANDS: [&[&str]; 11] = [
+const COMMANDS: [&[&str]; 19] = [
+    &["bench", "loader"],
     &["completions"],
     &["devices"],
     &["doctor"],
+    &["eval"],
     &["export"],
     &["inspect"],
+    &["lr-find"],
     &["man"],
     &["models"],
     &["monitor"],
+    &["pack"],
     &["predict"],
+    &["recipes"],
+    &["report"],
+    &["resume"],
+    &["train"],
     &["weights"],
     &[],
 ];
@@ -29,9 +37,12 @@ fn every_help_ends_with_examples_that_parse_and_the_exit_codes() {
         assert!(!stdout.contains('\x1b'), "{command:?} colours what is piped");
         let (_, end) = stdout.split_once("Examples:\n").unwrap_or_else(|| panic!("examples in {stdout}"));
         assert!(end.contains("Exit code: 0"), "{command:?}: {end}");
-        let examples = end.lines().map(str::trim).filter(|line| line.starts_with("kiln "));
         let mut num = 0;
-        for example in examples {
+        for example in end.lines().map(str::trim).take_while(|line| !line.is_empty()) {
+            assert!(example.contains("kiln "), "a line too long to be copied: {example}");
+            if !example.starts_with("kiln ") {
+                continue;
+            }
             // What is redirected or explained behind the command isn't the command's.
             let words = example.split([' ']).take_while(|word| !word.is_empty() && !["|", ">", ">>"].contains(word));
             let words: Vec<&str> = words.skip(1).collect();

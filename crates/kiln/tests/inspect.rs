@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use kiln::data::{DecodeLimits, RgbImage, rgb_from_bytes};
+use kiln::data::{DecodeOptions, RgbImage, rgb_from_bytes};
 use serde_json::Value;
 
 fn kiln(folder: &Path) -> Command {
@@ -135,7 +135,7 @@ fn p10_content_decides_and_what_is_not_supported_is_named() {
 
 fn decoded(path: &Path) -> RgbImage {
     let bytes = std::fs::read(path).expect("a file");
-    rgb_from_bytes(&bytes, &DecodeLimits::default()).unwrap_or_else(|verdict| panic!("{path:?}: {verdict}"))
+    rgb_from_bytes(&bytes, &DecodeOptions::default()).unwrap_or_else(|verdict| panic!("{path:?}: {verdict}"))
 }
 
 fn numbers(value: &Value) -> Vec<f64> {

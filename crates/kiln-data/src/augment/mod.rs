@@ -36,6 +36,7 @@ mod statistics;
 mod step;
 mod taps;
 mod warp;
+mod window;
 
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use serde::de::value::MapAccessDeserializer;

@@ -64,6 +64,16 @@ impl Program {
         self.layers[0].geometry.size()
     }
 
+    /// Width and height of the image that the program was drawn for.
+    pub(crate) fn source(&self) -> [u32; 2] {
+        self.source
+    }
+
+    /// Width and height of the image that the program will be run on instead.
+    pub(crate) fn set_source(&mut self, source: [u32; 2]) {
+        self.source = source;
+    }
+
     /// Says whether the program can be run on an image of `width` × `height`.
     pub(crate) fn reads_within(&self, width: u32, height: u32) -> bool {
         self.source == [width, height]

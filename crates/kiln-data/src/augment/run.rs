@@ -7,6 +7,7 @@
 //! Statistics and neighbourhoods cost launches before that one, one each for every depth at which any image needs them.
 //! Not done here: which backend runs what (`backend.rs`), sampling (`resample.rs`), the operations (`pixel_op.rs`).
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -92,16 +93,33 @@ impl OutputFormat {
 pub(crate) fn run_on_host(pixels: &[u8], words: &[u32], format: &OutputFormat) -> Vec<f32> {
     format.launches.increment();
     let image_len = 3 * format.size[0] * format.size[1];
-    let mut output = vec![0.0; format.plan.num_outputs * image_len];
-    output.par_chunks_exact_mut(image_len).enumerate().for_each(|(index, output)| {
+    let len = format.plan.num_outputs * image_len;
+    let mut output = Vec::with_capacity(len);
+    let images = output.spare_capacity_mut()[..len].par_chunks_exact_mut(image_len);
+    images.enumerate().for_each(|(index, image)| {
+        let image = zeroed(image);
         let [first_term, num_terms] = [0, 1].map(|word| words[index * OUTPUT_WORDS + word] as usize);
         let terms = words[first_term..][..num_terms * TERM_WORDS].as_chunks::<TERM_WORDS>().0;
         for term in terms {
             let weight = (num_terms > 1).then(|| f32::from_bits(term[TERM_WEIGHT]));
-            run_term(pixels, words, term, weight, format, output);
+            run_term(pixels, words, term, weight, format, image);
         }
     });
+    #[expect(unsafe_code, reason = "only so does each thread zero its own images, and not one all of them")]
+    // SAFETY: the chunks cover `len` values exactly, and each was zeroed.
+    unsafe {
+        output.set_len(len);
+    }
     output
+}
+
+fn zeroed(image: &mut [MaybeUninit<f32>]) -> &mut [f32] {
+    image.fill(MaybeUninit::new(0.0));
+    #[expect(unsafe_code, reason = "there is no other way to say that a slice is initialised")]
+    // SAFETY: all of it was filled the line before.
+    unsafe {
+        image.assume_init_mut()
+    }
 }
 
 /// One term of an output, f32 `[3, H, W]`, or `[H, W, 3]`: added if it has a weight, else all there is.

@@ -17,6 +17,7 @@ mod parquet;
 mod raw_images;
 pub mod scenes;
 mod subset;
+pub(crate) mod webdataset;
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::decode::{DecodeError, DecodeLimits, RgbImage, rgb_from_bytes};
+use crate::decode::{DecodeError, DecodeOptions, RgbImage, View, Window, view_from_bytes};
 use crate::error::DataError;
 pub use findings::{Findings, Opened};
 pub use folder_scan::picture_files;
@@ -95,10 +96,25 @@ impl Content {
     ///
     /// # Errors
     /// [`DecodeError`], the verdict on encoded bytes.
-    pub fn into_rgb(self, limits: &DecodeLimits) -> Result<RgbImage, DecodeError> {
+    pub fn into_rgb(self, options: &DecodeOptions) -> Result<RgbImage, DecodeError> {
+        self.into_view(options, Window::whole).map(|(image, _)| image)
+    }
+
+    /// The pixels of at least what is `wanted` of a picture of this width and height, see [`view_from_bytes`].
+    ///
+    /// # Errors
+    /// [`DecodeError`], the verdict on encoded bytes.
+    pub fn into_view(
+        self,
+        options: &DecodeOptions,
+        wanted: impl Fn(u32, u32) -> Window,
+    ) -> Result<(RgbImage, View), DecodeError> {
         match self {
-            Self::Encoded(bytes) => rgb_from_bytes(&bytes, limits),
-            Self::Rgb(image) => Ok(image),
+            Self::Encoded(bytes) => view_from_bytes(&bytes, options, wanted),
+            Self::Rgb(image) => {
+                let view = View::whole(image.width, image.height);
+                Ok((image, view))
+            }
         }
     }
 }
@@ -173,6 +189,7 @@ const FORMATS: &[&dyn Format] = &[
     &cifar::CIFAR_100,
     #[cfg(feature = "parquet")]
     &parquet::Parquet,
+    &webdataset::Shards,
     &label_file::LabelFile,
     &image_folder::ClassFolders,
 ];

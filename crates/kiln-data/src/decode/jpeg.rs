@@ -1,4 +1,7 @@
-//! JPEG through zune-jpeg, and the check that the file ends where the picture does.
+//! JPEG: our own decoder for what cameras write, zune-jpeg for the rest, and what counts as truncated.
+//!
+//! `decode/jpeg/baseline.rs` takes files that are as the standard says from beginning to end, and makes only what is
+//! wanted of them. All others, and everything odd about a file, are left to zune-jpeg, which makes the whole picture.
 //!
 //! zune-jpeg, like browsers, fills what is missing of a cut file with grey or repeated blocks and reports
 //! success. Such pixels must not enter training. So we walk the marker segments of ITU-T T.81, annex B, to the
@@ -10,8 +13,15 @@
 //! | the data before it decodes to the same pixels whatever follows | whole: only the marker is lost |
 //! | else, or progressive, where whole scans may be missing | truncated |
 //!
-//! With an end marker the decoder is lenient, as libjpeg is. So a file cut in the middle to which somebody
-//! appended a marker isn't noticed; Pillow doesn't notice it either. Not done here: decoding at reduced scale.
+//! With an end marker zune-jpeg is lenient, as libjpeg is. So a file cut in the middle to which somebody
+//! appended a marker isn't noticed; Pillow doesn't notice it either.
+
+mod baseline;
+mod bits;
+mod colour;
+mod frame;
+mod idct;
+mod scan;
 
 use std::io;
 
@@ -23,7 +33,11 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::{DecodeError, DecodeLimits, ImageFormat, RgbImage, check_size, guarded, oriented};
+use super::view::{View, Window};
+use super::{
+    DecodeError, DecodeOptions, ImageFormat, OnTruncated, RgbImage, check_size, damaged, guarded, oriented, wholly,
+};
+use frame::Frame;
 
 const MARKER: u8 = 0xFF;
 const END_OF_IMAGE: u8 = 0xD9;
@@ -37,27 +51,55 @@ enum Conduct {
     Strict,
 }
 
-/// Decodes a whole JPEG.
-pub(super) fn rgb_from_jpeg(encoded: &[u8], limits: &DecodeLimits) -> Result<RgbImage, DecodeError> {
+/// Decodes what is wanted of a JPEG, or all of it.
+pub(super) fn view_from_jpeg(
+    encoded: &[u8],
+    options: &DecodeOptions,
+    wanted: impl Fn(u32, u32) -> Window,
+) -> Result<(RgbImage, View), DecodeError> {
+    match guarded(ImageFormat::Jpeg, || view_from_baseline(encoded, options, &wanted))? {
+        Some(view) => Ok(view),
+        None => rgb_from_jpeg(encoded, options).map(wholly),
+    }
+}
+
+/// `None` if the file isn't of the kind that we decode ourselves.
+fn view_from_baseline(
+    encoded: &[u8],
+    options: &DecodeOptions,
+    wanted: impl Fn(u32, u32) -> Window,
+) -> Result<Option<(RgbImage, View)>, DecodeError> {
+    let Some(frame) = Frame::parse(encoded) else { return Ok(None) };
+    check_size((frame.width, frame.height), ImageFormat::Jpeg, options)?;
+    let [width, height] = frame.size_as_seen();
+    Ok(baseline::decode(encoded, frame, &wanted(width, height)))
+}
+
+/// Decodes a whole JPEG of any kind.
+fn rgb_from_jpeg(encoded: &[u8], options: &DecodeOptions) -> Result<RgbImage, DecodeError> {
     match ending(encoded) {
-        Ending::Marked => decode(encoded, limits, Conduct::Lenient),
+        Ending::Marked => decode(encoded, options, Conduct::Lenient),
+        Ending::Missing { .. } if options.on_truncated == OnTruncated::Accept => {
+            decode(encoded, options, Conduct::Lenient).map_err(truncated_unless_large)
+        }
         Ending::Missing { progressive: true } => Err(truncated()),
-        Ending::Missing { progressive: false } => decode_without_marker(encoded, limits),
+        Ending::Missing { progressive: false } => decode_without_marker(encoded, options),
     }
 }
 
 /// Decodes three times, which only files without an end marker pay for.
-fn decode_without_marker(encoded: &[u8], limits: &DecodeLimits) -> Result<RgbImage, DecodeError> {
+fn decode_without_marker(encoded: &[u8], options: &DecodeOptions) -> Result<RgbImage, DecodeError> {
     let [ended, others @ ..] = with_tails(encoded);
-    let image = match decode(&ended, limits, Conduct::Strict) {
-        Err(error @ DecodeError::TooLarge { .. }) => return Err(error),
-        decoded => decoded.map_err(|_| truncated())?,
-    };
-    let same = |bytes: &Vec<u8>| decode(bytes, limits, Conduct::Strict).is_ok_and(|other| other == image);
+    let image = decode(&ended, options, Conduct::Strict).map_err(truncated_unless_large)?;
+    let same = |bytes: &Vec<u8>| decode(bytes, options, Conduct::Strict).is_ok_and(|other| other == image);
     if others.iter().all(same) { Ok(image) } else { Err(truncated()) }
 }
 
-fn decode(encoded: &[u8], limits: &DecodeLimits, conduct: Conduct) -> Result<RgbImage, DecodeError> {
+fn truncated_unless_large(error: DecodeError) -> DecodeError {
+    if matches!(error, DecodeError::TooLarge { .. }) { error } else { truncated() }
+}
+
+fn decode(encoded: &[u8], limits: &DecodeOptions, conduct: Conduct) -> Result<RgbImage, DecodeError> {
     let options = DecoderOptions::default()
         .set_strict_mode(conduct == Conduct::Strict)
         // Our own limit is on pixels, and JPEG itself ends at 65,535 a side.
@@ -66,23 +108,22 @@ fn decode(encoded: &[u8], limits: &DecodeLimits, conduct: Conduct) -> Result<Rgb
         .jpeg_set_out_colorspace(ColorSpace::RGB);
     guarded(ImageFormat::Jpeg, || {
         let mut decoder = JpegDecoder::new_with_options(ZCursor::new(encoded), options);
-        decoder.decode_headers().map_err(damaged)?;
+        decoder.decode_headers().map_err(unreadable)?;
         let (width, height) = decoder.dimensions().unwrap_or_default();
         let (width, height) = (width as u32, height as u32);
         check_size((width, height), ImageFormat::Jpeg, limits)?;
         // Broken metadata doesn't make a broken picture.
         let orientation = decoder.exif().and_then(|exif| Orientation::from_exif_chunk(exif));
-        let pixels = decoder.decode().map_err(damaged)?;
+        let pixels = decoder.decode().map_err(unreadable)?;
         let Some(rgb) = image::RgbImage::from_raw(width, height, pixels) else {
-            let reason = "its channels aren't those of a picture".into();
-            return Err(DecodeError::Damaged { format: ImageFormat::Jpeg, reason });
+            return Err(damaged(ImageFormat::Jpeg, "its channels aren't those of a picture"));
         };
         Ok(oriented(DynamicImage::ImageRgb8(rgb), orientation.unwrap_or(Orientation::NoTransforms)))
     })
 }
 
-fn damaged(error: DecodeErrors) -> DecodeError {
-    DecodeError::Damaged { format: ImageFormat::Jpeg, reason: io::Error::other(error.to_string()).into() }
+fn unreadable(error: DecodeErrors) -> DecodeError {
+    damaged(ImageFormat::Jpeg, io::Error::other(error.to_string()))
 }
 
 fn truncated() -> DecodeError {

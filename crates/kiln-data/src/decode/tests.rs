@@ -1,8 +1,13 @@
+mod corpus;
+mod fitted;
+mod mutated;
+
 use super::*;
 use image::codecs::{bmp::BmpEncoder, gif::GifEncoder, jpeg::JpegEncoder, webp::WebPEncoder};
 use image::{ExtendedColorType, ImageEncoder};
 
-const LIMITS: DecodeLimits = DecodeLimits { max_pixels: 1 << 20 };
+const LIMITS: DecodeOptions =
+    DecodeOptions { max_pixels: 1 << 20, on_truncated: OnTruncated::Refuse, fit_to_crop: true };
 
 fn decoded(encoded: &[u8]) -> RgbImage {
     rgb_from_bytes(encoded, &LIMITS).expect("a picture")
@@ -206,6 +211,25 @@ fn a_progressive_jpeg_without_an_end_marker_may_lack_scans() {
 }
 
 #[test]
+fn truncated_files_are_accepted_if_asked_for() {
+    let options = DecodeOptions { on_truncated: OnTruncated::Accept, ..LIMITS };
+    for (format, encoded) in every_format() {
+        let cut = &encoded[..encoded.len() * 3 / 4];
+        let verdict = rgb_from_bytes(cut, &options);
+        // Their decoders give all or nothing.
+        if matches!(format, ImageFormat::WebP | ImageFormat::Gif) {
+            assert!(matches!(verdict, Err(DecodeError::Truncated { .. } | DecodeError::Damaged { .. })), "{verdict:?}");
+            continue;
+        }
+        let (found, whole) = (verdict.unwrap_or_else(|error| panic!("{format}: {error}")), decoded(&encoded));
+        assert_eq!([found.width, found.height], [20, 12], "{format}");
+        assert_ne!(found.pixels, whole.pixels, "{format}: something is missing");
+    }
+    let header = &jpeg(64, 48)[..100];
+    assert!(matches!(rgb_from_bytes(header, &options), Err(DecodeError::Truncated { .. })), "no pixel at all");
+}
+
+#[test]
 fn other_formats_cut_in_half_are_refused() {
     for (format, encoded) in every_format() {
         let verdict = refused(&encoded[..encoded.len() / 2]);
@@ -217,11 +241,14 @@ fn other_formats_cut_in_half_are_refused() {
 #[test]
 fn the_declared_size_is_checked_before_anything_is_decoded() {
     let bomb = png([60_000, 50_000], 8, 2, &[&[0; 3]], &[]);
-    let verdict = rgb_from_bytes(&bomb, &DecodeLimits::default()).expect_err("three gigapixels");
-    assert_eq!(verdict.to_string(), "declares 60000x50000 pixels, more than max_pixels = 178956970");
-    let allowed = DecodeLimits { max_pixels: 63 };
+    let verdict = rgb_from_bytes(&bomb, &DecodeOptions::default()).expect_err("three gigapixels");
+    assert_eq!(
+        verdict.to_string(),
+        "declares 60000x50000 pixels, more than max_pixels = 178956970; make it smaller or raise max_pixels"
+    );
+    let allowed = DecodeOptions { max_pixels: 63, ..LIMITS };
     assert!(matches!(rgb_from_bytes(&jpeg(8, 8), &allowed), Err(DecodeError::TooLarge { width: 8, height: 8, .. })));
-    assert!(rgb_from_bytes(&jpeg(8, 8), &DecodeLimits { max_pixels: 64 }).is_ok());
+    assert!(rgb_from_bytes(&jpeg(8, 8), &DecodeOptions { max_pixels: 64, ..LIMITS }).is_ok());
 }
 
 #[test]
@@ -262,7 +289,7 @@ fn contradictions_are_damage() {
 
 #[test]
 fn a_panic_in_a_decoder_is_a_verdict() {
-    let verdict = guarded(ImageFormat::Gif, || panic!("index {} out of bounds", 7)).expect_err("a verdict");
+    let verdict = guarded::<()>(ImageFormat::Gif, || panic!("index {} out of bounds", 7)).expect_err("a verdict");
     assert_eq!(verdict.to_string(), "the GIF decoder panicked: index 7 out of bounds");
 }
 

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::dataset::{Dataset, OpenOptions, Opened, UnusableClasses, open_with_findings};
-use crate::decode::DecodeLimits;
+use crate::decode::DecodeOptions;
 use crate::error::DataError;
 use crate::loader::Skipped;
 pub use deep::{DeepInspection, SizeRange, SizeStatistics};
@@ -33,7 +33,7 @@ pub struct InspectConfig {
     /// How the validation set is split off, if there is none. Unusable classes are always left out and named.
     pub open: OpenOptions,
     /// What a file may cost.
-    pub decode: DecodeLimits,
+    pub decode: DecodeOptions,
 }
 
 /// What a data set is and which of its files are of no use.

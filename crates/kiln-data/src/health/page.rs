@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::{InspectConfig, Inspection};
 use crate::dataset::{Dataset, OpenOptions, Splits, UnusableClasses, open_with_findings};
-use crate::decode::{DecodeLimits, RgbImage};
+use crate::decode::{DecodeOptions, RgbImage};
 use crate::error::DataError;
 use crate::preview::canvas::{Canvas, Ink};
 use crate::preview::{fitted, png};
@@ -107,7 +107,7 @@ fn shortened(text: &str, most: usize) -> String {
 }
 
 /// Some pictures of every class of the training set, evenly spaced.
-fn class_rows(train: &dyn Dataset, inspection: &Inspection, limits: &DecodeLimits) -> Vec<Row> {
+fn class_rows(train: &dyn Dataset, inspection: &Inspection, limits: &DecodeOptions) -> Vec<Row> {
     let mut samples = vec![Vec::new(); inspection.classes.len()];
     for index in 0..train.len() {
         samples[train.label(index) as usize].push(index);
@@ -129,12 +129,12 @@ fn evenly(count: usize, most: usize) -> impl Iterator<Item = usize> {
     (0..shown).map(move |at| at * count / shown)
 }
 
-fn picture(dataset: &dyn Dataset, index: usize, limits: &DecodeLimits) -> Option<RgbImage> {
+fn picture(dataset: &dyn Dataset, index: usize, limits: &DecodeOptions) -> Option<RgbImage> {
     dataset.sample(index).ok()?.content.into_rgb(limits).ok()
 }
 
 /// Files that are the same, then pictures that look alike; those that are in both sets first.
-fn pair_rows(splits: &Splits, inspection: &Inspection, limits: &DecodeLimits) -> Vec<Row> {
+fn pair_rows(splits: &Splits, inspection: &Inspection, limits: &DecodeOptions) -> Vec<Row> {
     let Some(deep) = &inspection.deep else { return Vec::new() };
     let same = deep.duplicates.iter().map(|group| (!group.across, "the same bytes".to_owned(), group.pair()));
     let alike = deep.near_duplicates.iter().map(|pair| {

@@ -55,11 +55,14 @@ impl Cache {
 mod tests {
     use super::*;
     use crate::decode::RgbImage;
+    use crate::decode::View;
     use std::sync::Arc;
 
     fn picture(num_bytes: usize) -> Picture {
         let pixels = vec![7; num_bytes];
-        Picture { image: Arc::new(RgbImage { width: 1, height: num_bytes as u32 / 3, pixels }), label: 1 }
+        let (width, height) = (1, num_bytes as u32 / 3);
+        let image = Arc::new(RgbImage { width, height, pixels });
+        Picture { image, view: View::whole(width, height), label: 1 }
     }
 
     #[test]

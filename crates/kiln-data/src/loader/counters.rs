@@ -45,7 +45,7 @@ pub struct LoaderCounters {
     pub wait: StageCounters,
     /// Files left out.
     pub skipped: u64,
-    /// Decoding threads now.
+    /// Decoding threads, as wanted last.
     pub workers: u64,
 }
 

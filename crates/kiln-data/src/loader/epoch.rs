@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::queue::{self, Queue};
+use super::queue::{self, Crop, Picture, Queue};
 use super::sampling::EpochSamples;
 use super::tuning::{Decision, Stretch, Tuning};
 use super::{Loader, LoaderCounters, OnError, Plan, Skipped};
@@ -26,6 +26,8 @@ pub struct EpochBatches {
     plan: Plan,
     /// The batch to put together next.
     next_step: usize,
+    /// Workers to start with the first batch asked for.
+    num_workers: usize,
     workers: Vec<JoinHandle<()>>,
     tuning: Arc<Tuning>,
     /// When the stretch began that is learnt from, and the counts then.
@@ -42,15 +44,15 @@ pub struct EpochBatches {
 }
 
 impl EpochBatches {
-    pub(super) fn start(loader: &Loader, epoch: u32, step: usize, samples: EpochSamples) -> Self {
+    pub(super) fn new(loader: &Loader, epoch: u32, step: usize, samples: EpochSamples) -> Self {
         let plan = loader.plan;
         let positions = plan.positions(step).start..plan.num_positions();
         let num_workers = loader.num_workers(positions.len());
-        let queue = Arc::new(Queue::new(loader, samples, positions));
-        let mut started = Self {
-            queue,
+        Self {
+            queue: Arc::new(Queue::new(loader, samples, positions)),
             plan,
             next_step: step.min(plan.num_batches()),
+            num_workers,
             workers: Vec::new(),
             tuning: loader.tuning.clone(),
             stretch: None,
@@ -60,9 +62,25 @@ impl EpochBatches {
             // An epoch that goes on has given batches before.
             has_answered: step > 0,
             start_error: None,
-        };
-        started.start_workers(num_workers);
-        started
+        }
+    }
+
+    /// Has pictures decoded no further than `crop` says, if the options allow it and no batch was asked for yet.
+    pub(crate) fn fit_to(&self, crop: Crop) {
+        if self.workers.is_empty() {
+            self.queue.fit_to(crop);
+        }
+    }
+
+    /// Which epoch it is.
+    pub(crate) fn number(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Starts the workers, once.
+    pub(super) fn start(&mut self) {
+        let num_workers = std::mem::take(&mut self.num_workers);
+        self.start_workers(num_workers);
     }
 
     pub(super) fn start_workers(&mut self, num_workers: usize) {
@@ -146,7 +164,9 @@ impl EpochBatches {
             let taken = self.queue.take(position)?;
             waited += start.elapsed();
             match taken {
-                Ok(picture) => batch.push_drawn(&picture.image, picture.label, chosen.sample as u64, chosen.draw),
+                Ok(Picture { image, view, label }) => {
+                    batch.push_view(&image, view, label, chosen.sample as u64, chosen.draw)
+                }
                 Err(error) => self.leave_out(chosen.sample, error)?,
             }
         }
@@ -198,6 +218,7 @@ impl Iterator for EpochBatches {
     type Item = Result<HostBatch, DataError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        self.start();
         if let Some(error) = self.start_error.take() {
             return self.fail(error);
         }

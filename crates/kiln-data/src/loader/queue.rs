@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::cache::Cache;
@@ -25,15 +25,20 @@ use super::shorter_side::shrink;
 use super::tuning::Effort;
 use super::{Loader, LoaderConfig, LoaderCounters, Skipped};
 use crate::dataset::{Dataset, Sample};
-use crate::decode::{RgbImage, panic_message};
+use crate::decode::{RgbImage, View, Window, panic_message};
 use crate::error::DataError;
 
 /// A picture that waits for its turn, perhaps in the cache as well.
 #[derive(Clone)]
 pub(super) struct Picture {
     pub(super) image: Arc<RgbImage>,
+    /// What of the picture that is.
+    pub(super) view: View,
     pub(super) label: u32,
 }
+
+/// Says what a draw will look at of a picture of this width and height.
+pub(crate) type Crop = Box<dyn Fn(u64, u32, u32) -> Window + Send + Sync>;
 
 /// What a worker made of one position. The outer error is fatal, the inner one is about the file.
 pub(super) type Outcome = Result<Result<Picture, DataError>, DataError>;
@@ -46,6 +51,8 @@ pub(crate) struct Queue {
     cache: Option<Arc<Cache>>,
     /// Position after the last.
     end: usize,
+    /// Set before the workers start, or never: then pictures are decoded wholly.
+    crop: OnceLock<Crop>,
     state: Mutex<State>,
     /// Signals workers: there is room, or the epoch is over.
     room: Condvar,
@@ -85,11 +92,21 @@ impl Queue {
             samples,
             cache: loader.cache.clone(),
             end: positions.end,
+            crop: OnceLock::new(),
             state: Mutex::new(state),
             room: Condvar::new(),
             finished: Condvar::new(),
             skipped: Mutex::default(),
             costs: Costs::default(),
+        }
+    }
+
+    /// Has the workers decode no more than `crop` says. Before they start: all pictures of an epoch are made alike.
+    ///
+    /// Pictures that are kept in the cache serve other crops too, and those to be shrunk are drawn for when they are.
+    pub(super) fn fit_to(&self, crop: Crop) {
+        if self.config.decode.fit_to_crop && self.cache.is_none() && self.config.shorter_side == 0 {
+            let _ = self.crop.set(crop);
         }
     }
 
@@ -111,7 +128,7 @@ impl Queue {
     /// A worker's life: take a position, make a picture, hand it over.
     pub(super) fn work(&self) {
         while let Some(position) = self.next_position() {
-            let outcome = catch_unwind(AssertUnwindSafe(|| self.picture(self.chosen(position).sample)));
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.picture(self.chosen(position))));
             let outcome = outcome.map_err(|panic| worker_error(panic_message(&*panic)));
             let mut state = lock(&self.state);
             if let Ok(Ok(picture)) = &outcome {
@@ -160,7 +177,8 @@ impl Queue {
     }
 
     /// The picture of one sample: from the cache, or read and decoded.
-    fn picture(&self, sample: usize) -> Result<Picture, DataError> {
+    fn picture(&self, chosen: Chosen) -> Result<Picture, DataError> {
+        let sample = chosen.sample;
         let start = Instant::now();
         if let Some(picture) = self.cache.as_ref().and_then(|cache| cache.get(sample)) {
             self.costs.cache.add(1, picture.image.pixels.len(), start.elapsed());
@@ -172,15 +190,24 @@ impl Queue {
         self.costs.read.add(1, content.bytes().len(), took);
 
         let start = Instant::now();
-        let decoded = content.into_rgb(&self.config.decode);
-        let decoded = decoded.map(|image| Arc::new(shrink(image, self.config.shorter_side)));
+        let wanted = |width, height| match self.crop.get() {
+            Some(crop) => crop(chosen.draw, width, height),
+            None => Window::whole(width, height),
+        };
+        let decoded = content.into_view(&self.config.decode, wanted);
+        let decoded = decoded.map(|(image, view)| {
+            let is_whole = view == View::whole(image.width, image.height);
+            let image = shrink(image, self.config.shorter_side);
+            let view = if is_whole { View::whole(image.width, image.height) } else { view };
+            (Arc::new(image), view)
+        });
         let took = start.elapsed();
-        let image = decoded.map_err(|verdict| {
+        let (image, view) = decoded.map_err(|verdict| {
             self.costs.decode.add_time(took);
             DataError::Decode { name: self.dataset.name(sample), sample, verdict }
         })?;
         self.costs.decode.add(1, image.pixels.len(), took);
-        let picture = Picture { image, label };
+        let picture = Picture { image, view, label };
         if let Some(cache) = &self.cache {
             cache.offer(sample, &picture);
         }
@@ -229,7 +256,7 @@ impl Queue {
     }
 
     pub(crate) fn counters(&self) -> LoaderCounters {
-        self.costs.now(lock(&self.skipped).len(), lock(&self.state).num_workers)
+        self.costs.now(lock(&self.skipped).len(), lock(&self.state).effort.workers)
     }
 }
 

@@ -232,7 +232,8 @@ fn waiting_pictures_stay_within_the_bound() {
     const WORKERS: usize = 3;
     let queue_bytes = 10 * LARGEST_BYTES;
     let config = LoaderConfig { queue_bytes, workers: WORKERS, ..in_order(16) };
-    let epoch = loader(Numbered::new(1000), config).epoch(0);
+    let mut epoch = loader(Numbered::new(1000), config).epoch(0);
+    epoch.start();
     // Nobody takes anything until the queue is full.
     let queue = epoch.queue.clone();
     while queue.peak_bytes() < queue_bytes / 4 {
@@ -371,6 +372,7 @@ fn a_shorter_side_applies_to_pictures_in_the_cache_and_beside_it() {
 fn threads_may_come_and_go_while_they_work() {
     let loader = loader(Numbered::new(400), LoaderConfig { workers: 0, ..in_order(10) });
     let mut epoch = loader.epoch(0);
+    epoch.start();
     let mut found = Vec::new();
     for workers in [1, 6, 2, 9, 1].into_iter().cycle().take(40) {
         let missing = epoch.queue.set_effort(tuning::Effort { workers, read_ahead: 1 + workers * LARGEST_BYTES });

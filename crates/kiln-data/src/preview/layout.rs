@@ -1,6 +1,6 @@
 //! Where things stand in a preview. All positions are `[left, top]`, all sizes `[width, height]`, in pixels.
 
-use crate::decode::DecodeLimits;
+use crate::decode::DecodeOptions;
 use crate::error::DataError;
 use crate::preview::canvas::{Ink, text_width};
 use crate::preview::rows::Row;
@@ -89,7 +89,7 @@ impl Layout {
 
     fn check_size(&self) -> Result<(), DataError> {
         let [width, height] = self.wide_size();
-        let most = DecodeLimits::default().max_pixels;
+        let most = DecodeOptions::default().max_pixels;
         if width * height <= most {
             return Ok(());
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::dataset::{Dataset, Sample};
-use crate::decode::{DecodeLimits, RgbImage};
+use crate::decode::{DecodeOptions, RgbImage};
 use crate::error::DataError;
 use crate::loader::Skipped;
 
@@ -93,7 +93,7 @@ fn first_readable(
 ) -> Result<Option<Row>, DataError> {
     for &sample in candidates {
         let reason = match dataset.sample(sample) {
-            Ok(Sample { content, label }) => match content.into_rgb(&DecodeLimits::default()) {
+            Ok(Sample { content, label }) => match content.into_rgb(&DecodeOptions::default()) {
                 Ok(image) => {
                     let class = dataset.classes().get(label as usize).cloned().unwrap_or_default();
                     return Ok(Some(Row { sample, label, class, image }));

@@ -158,3 +158,108 @@ fn images_on_a_device_are_augmented_like_those_of_the_host() {
         assert_eq!(values(augment(found, &augment_options)), values(augment(wanted, &augment_options)), "{name}");
     }
 }
+
+/// Photographs of some size, four of them, in memory.
+struct Photographs(Vec<Vec<u8>>);
+
+impl Photographs {
+    fn new([width, height]: [u32; 2]) -> Arc<Self> {
+        let photograph = |number: usize| {
+            // Soft shapes, edges and a little grain.
+            let value = |x: f32, y: f32, channel: usize| {
+                let phase = (number * 3 + channel) as f32;
+                let soft = (x / 23.0 + phase).sin() * 50.0 + (y / 31.0 - x / 57.0 + phase).cos() * 40.0;
+                let edge = if (x / 70.0 + phase).sin() * (y / 50.0).sin() > 0.4 { 45.0 } else { 0.0 };
+                let grain = ((x * 12.99 + y * 78.23).sin() * 43_758.547).fract() * 8.0;
+                (110.0 + soft + edge + grain).clamp(0.0, 255.0) as u8
+            };
+            let pixel =
+                |index: u32| [0, 1, 2].map(|channel| value((index % width) as f32, (index / width) as f32, channel));
+            let pixels: Vec<u8> = (0..width * height).flat_map(pixel).collect();
+            let mut encoded = Vec::new();
+            let mut encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(&mut encoded, 92);
+            encoder.encode(&pixels, width, height, image::ExtendedColorType::Rgb8).expect("encoded");
+            encoded
+        };
+        Arc::new(Self((0..4).map(photograph).collect()))
+    }
+
+    /// Levels of all images of an epoch, 0–255, and the bytes that were decoded for them.
+    fn seen(self: &Arc<Self>, options: &Augment, fit_to_crop: bool) -> (Vec<f32>, u64) {
+        let decode = crate::DecodeOptions { fit_to_crop, ..Default::default() };
+        let config = LoaderConfig { batch_size: 4, shuffle: false, decode, ..Default::default() };
+        let loader = Loader::new(self.clone(), config).expect("usable options");
+        let mut batches = loader.epoch(0).upload(&kiln_device::cpu(), options, 3);
+        let batch = batches.next().expect("an answer").expect("a batch");
+        let values = batch.images.into_data().try_to_vec::<f32>().expect("f32");
+        (values.into_iter().map(|value| value * 255.0).collect(), batches.counters().decode.bytes)
+    }
+}
+
+impl Dataset for Photographs {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn classes(&self) -> &[String] {
+        &[]
+    }
+
+    fn sample(&self, index: usize) -> Result<crate::Sample, DataError> {
+        Ok(crate::Sample::encoded(self.0[index].clone(), 0))
+    }
+
+    fn name(&self, index: usize) -> String {
+        index.to_string()
+    }
+
+    fn label(&self, _: usize) -> u32 {
+        0
+    }
+}
+
+/// Options whose values are levels.
+fn in_levels(options: Augment) -> Augment {
+    Augment { mean: [0.0; 3], std: [1.0; 3], ..options }
+}
+
+/// Mean and greatest difference.
+fn differences(a: &[f32], b: &[f32]) -> [f32; 2] {
+    let each = || a.iter().zip(b).map(|(a, b)| (a - b).abs());
+    [each().sum::<f32>() / a.len() as f32, each().fold(0.0, f32::max)]
+}
+
+#[test]
+fn decoding_only_the_crop_gives_the_same_picture() {
+    // Positions that differ in their last bits may move a weight by one part in 65,536.
+    const TOLERANCE: f32 = 0.05;
+    let photographs = Photographs::new([180, 140]);
+    let rotation = serde_json::from_str(r#"{"op": "random_rotation", "degrees": 30, "interpolation": "bilinear"}"#);
+    let mut turned = Augment::train(64);
+    turned.steps.push(rotation.expect("a step"));
+    for options in [Augment::train(64), Augment::eval(112), turned] {
+        let options = in_levels(options);
+        let ((whole, all_bytes), (fitted, bytes)) =
+            (photographs.seen(&options, false), photographs.seen(&options, true));
+        let [_, greatest] = differences(&whole, &fitted);
+        assert!(greatest <= TOLERANCE, "{options:?}: {greatest}");
+        assert!(bytes < all_bytes, "{bytes} of {all_bytes} bytes: nothing was left out");
+    }
+}
+
+#[test]
+fn decoding_at_a_scale_gives_nearly_the_same_picture() {
+    // The lowest frequencies of a block instead of the mean over pixels: sharper, and at edges it overshoots.
+    const MEAN_TOLERANCE: f32 = 1.5;
+    const TOLERANCE: f32 = 24.0;
+    let photographs = Photographs::new([560, 420]);
+    // The shorter side to 36, 73 and 182: 1/8, 1/4 and 1/2.
+    for (size, scale) in [(32, 8), (64, 4), (160, 2)] {
+        let options = in_levels(Augment::eval(size));
+        let ((whole, all_bytes), (fitted, bytes)) =
+            (photographs.seen(&options, false), photographs.seen(&options, true));
+        assert!(bytes * scale * scale < all_bytes, "1/{scale}: {bytes} of {all_bytes} bytes");
+        let [mean, greatest] = differences(&whole, &fitted);
+        assert!(mean <= MEAN_TOLERANCE && greatest <= TOLERANCE, "1/{scale}: mean {mean}, greatest {greatest}");
+    }
+}

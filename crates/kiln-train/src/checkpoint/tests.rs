@@ -10,7 +10,7 @@ fn checkpoint(epoch: usize, best: Option<usize>) -> Checkpoint {
     let state = RunState {
         num_epochs_done: epoch,
         num_steps_done: 7 * epoch as u64,
-        best: best.map(|epoch| Best { epoch, val_top1: 0.1 + 0.2 }),
+        best: best.map(|epoch| Best { epoch, val_top1: 0.1 + 0.2, score: None }),
         ..RunState::new(&Recipe::default(), &model, &classes)
     };
     let values = |offset: f32| TensorData::new((0..400).map(|i| i as f32 + offset).collect::<Vec<_>>(), [20, 20]);
@@ -169,7 +169,7 @@ fn no_folder_and_an_empty_one_are_no_checkpoint() {
 fn the_largest_file_written_last_belongs_to_the_checkpoint_or_can_be_made_again() {
     let (_folder, checkpoints) = checkpoints();
     checkpoints.write(&checkpoint(1, Some(1)), 2).expect("written");
-    let best = Some(Best { epoch: 1, val_top1: 0.5 });
+    let best = Some(Best { epoch: 1, val_top1: 0.5, score: None });
     assert_eq!(checkpoints.repair_best(best).expect("readable"), None);
     damage(&checkpoints.best_model(), "half");
     let repaired = checkpoints.repair_best(best).expect("written").expect("it was damaged");

@@ -129,3 +129,100 @@ fn a_mixed_image_is_smoothed_once() {
     let loss = scalar(cross_entropy_soft(tensor2(&rows.concat(), 3, &device), soft, 0.0));
     assert_close("smoothed", loss, (want[0] + want[1]) / 2.0, 1e-6);
 }
+
+#[test]
+fn weighted_binary_and_focal_losses_equal_those_of_pytorch_and_timm() {
+    let golden = Golden::open();
+    if golden.entry("metrics.json").is_none() {
+        return;
+    }
+    let want: serde_json::Value = serde_json::from_str(&golden.text("metrics.json")).expect("JSON");
+    let bytes = golden.bytes("metrics.safetensors");
+    let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
+    let (logits, truth) = (tensor_f64(&file, "logits"), tensor_f64(&file, "labels"));
+    let weights = tensor_f64(&file, "class_weight");
+    let classes = weights.len();
+    let plain = LossConfig { label_smoothing: 0.0, ..LossConfig::default() };
+    let weighted = LossConfig { class_weights: weights.clone(), ..plain.clone() };
+    let hard = [
+        ("weighted_ce", weighted.clone()),
+        ("weighted_ce_ls0.1", LossConfig { label_smoothing: 0.1, ..weighted.clone() }),
+        ("focal_gamma2_alpha_none", LossConfig { kind: LossKind::Focal, ..plain.clone() }),
+        ("timm_ls0.1", LossConfig { label_smoothing: 0.1, ..plain.clone() }),
+    ];
+    let soft = [
+        ("bce_logits_rows1_8_mean", LossConfig { kind: LossKind::Bce, ..plain.clone() }),
+        ("timm_soft_rows1_8", plain.clone()),
+    ];
+    for (name, device) in kiln_device::parity_devices() {
+        let one_hot = is_target(labels(&truth[1..], &device), classes).float();
+        let soft_targets = tensor2(&tensor_f64(&file, "soft_targets"), classes, &device);
+        let rows = soft_targets.dims()[0];
+        let of = |key: &str, config: &LossConfig, logits: &[f64], targets: Tensor<2>| {
+            let loss = Loss::with_counts(config, &[], &device).of(tensor2(logits, classes, &device), targets);
+            let wanted = want[key].as_f64().unwrap_or_else(|| panic!("{key} in metrics.json"));
+            assert_close(&format!("{key} on {name}"), scalar(loss), wanted, F32_LOSS);
+        };
+        for (key, config) in &hard {
+            of(key, config, &logits[classes..], one_hot.clone());
+        }
+        for (key, config) in &soft {
+            of(key, config, &logits[classes..(1 + rows) * classes], soft_targets.clone());
+        }
+    }
+}
+
+#[test]
+fn the_default_loss_is_the_smoothed_cross_entropy_to_the_bit() {
+    let device = kiln_device::cpu();
+    let logits = tensor2(&[0.3, -1.0, 2.0, 0.5, 0.25, -0.125], 3, &device);
+    let targets = mixed_pair(&device).soft_targets(3, 0.0);
+    let ours = Loss::with_counts(&LossConfig::default(), &[5, 1, 1], &device).of(logits.clone(), targets.clone());
+    assert_eq!(scalar(ours), scalar(cross_entropy_soft(logits, targets, 0.1)));
+}
+
+#[test]
+fn rare_classes_count_as_much_as_common_ones_if_asked() {
+    let weights = balancing_weights(&[6, 3, 0]);
+    assert_eq!(weights, [0.75, 1.5, 0.0]);
+    let counted = 6.0 * weights[0] + 3.0 * weights[1];
+    assert_eq!(counted, 9.0, "images count 1 in the mean");
+}
+
+#[test]
+fn targets_above_the_threshold_are_a_yes_each() {
+    let device = kiln_device::cpu();
+    let config =
+        LossConfig { kind: LossKind::Bce, label_smoothing: 0.0, target_threshold: 0.2, ..LossConfig::default() };
+    let logits = tensor2(&[1.0, -2.0, 0.0, 0.5, 0.5, 3.0], 3, &device);
+    let loss = Loss::with_counts(&config, &[], &device).of(logits, mixed_pair(&device).soft_targets(3, 0.0));
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    let yes = |x: f64| -sigmoid(x).ln();
+    let no = |x: f64| -sigmoid(-x).ln();
+    let by_hand = yes(1.0) + yes(-2.0) + no(0.0) + yes(0.5) + yes(0.5) + no(3.0);
+    assert_close("thresholded", scalar(loss), by_hand / 6.0, 1e-6);
+}
+
+#[test]
+fn gradients_of_every_kind_are_those_of_central_differences() {
+    let device = kiln_device::cpu();
+    let logits = [0.4, -1.2, 2.0, 0.0, 0.7, -0.3];
+    let targets = mixed_pair(&device).soft_targets(3, 0.0);
+    for kind in [LossKind::CrossEntropy, LossKind::Bce, LossKind::Focal] {
+        for class_weights in [Vec::new(), vec![0.5, 1.0, 2.0]] {
+            let config = LossConfig { kind, class_weights, focal_gamma: 1.5, ..LossConfig::default() };
+            let loss = Loss::with_counts(&config, &[], &device);
+            let tracked = tensor2(&logits, 3, &device).autodiff().require_grad();
+            let gradient = tracked.grad(&loss.of(tracked.clone(), targets.clone()).backward()).expect("a gradient");
+            for (index, ours) in gradient.into_data().iter::<f64>().enumerate() {
+                let at = |step: f64| {
+                    let mut moved = logits;
+                    moved[index] += step;
+                    scalar(loss.of(tensor2(&moved, 3, &device), targets.clone()))
+                };
+                let slope = (at(0.01) - at(-0.01)) / 0.02;
+                assert_close(&format!("{kind:?} {index}"), ours, slope, 2e-4);
+            }
+        }
+    }
+}

@@ -93,3 +93,46 @@ fn the_first_loss_that_is_not_finite_is_named_with_its_step() {
     let Err(MeterError::NonFinite { step, loss }) = meter.read() else { panic!("a finite loss") };
     assert_eq!((step, loss), (StepId { step: 7, lr: 0.25 }, f64::INFINITY));
 }
+
+#[test]
+fn answers_equal_those_of_scikit_learn_and_agree_with_the_hits() {
+    let golden = Golden::open();
+    if golden.entry("metrics.json").is_none() {
+        return;
+    }
+    let bytes = golden.bytes("metrics.safetensors");
+    let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
+    let wanted = tensor_f64(&file, "confusion");
+    let classes = tensor_f64(&file, "support").len();
+    let logits: Vec<f32> = tensor_f64(&file, "logits").iter().map(|&v| v as f32).collect();
+    let labels: Vec<u32> = tensor_f64(&file, "labels").iter().map(|&v| v as u32).collect();
+    for (name, device) in kiln_device::parity_devices() {
+        let mut meter = Meter::new(classes, false);
+        // Batches of different sizes, read at once.
+        for (from, to) in [(1, 200), (200, 201), (201, labels.len())] {
+            let targets: Vec<i32> = labels[from..to].iter().map(|&label| label as i32).collect();
+            let rows = TensorData::new(logits[from * classes..to * classes].to_vec(), [to - from, classes]);
+            let targets = Tensor::<1, Int>::from_data(TensorData::new(targets, [to - from]), &device);
+            let loss = Tensor::from_floats([0.5], &device);
+            meter.push_answers(StepId::default(), loss, Tensor::from_data(rows, &device), targets, &labels[from..to]);
+        }
+        meter.read().expect("finite losses");
+        let confusion = &meter.answers().confusion;
+        for (index, &want) in wanted.iter().enumerate() {
+            let (truth, predicted) = (index / classes, index % classes);
+            assert_eq!(confusion.count(truth, predicted), want as u64, "{name} [{truth}, {predicted}]");
+        }
+        assert!((confusion.accuracy() - meter.totals().top1()).abs() < 1e-12, "{name}");
+    }
+}
+
+#[test]
+fn a_tie_is_answered_with_the_lower_class_and_its_probability() {
+    let device = kiln_device::cpu();
+    let logits = Tensor::<2>::from_data(TensorData::new(vec![1.0f32, 3.0, 3.0, f32::NAN, 0.0, 0.0], [2, 3]), &device);
+    let (predicted, confidence) = answers(logits);
+    assert_eq!(predicted.into_data().iter::<f32>().next(), Some(1.0));
+    let confidence = confidence.into_data().iter::<f64>().next().expect("a number");
+    let want = 3f64.exp() / (2.0 * 3f64.exp() + 1f64.exp());
+    assert!((confidence - want).abs() < 1e-6, "{confidence}, want {want}");
+}

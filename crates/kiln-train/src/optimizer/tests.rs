@@ -352,8 +352,8 @@ fn learning_rates_fall_from_the_last_layer_to_the_stem() {
 #[test]
 fn every_rule_s_state_continues_with_the_same_bits() {
     let device = kiln_device::cpu().autodiff();
-    use OptimizerKind::{Adam, AdamW, Lamb, Lars, RmsProp, Sgd};
-    for kind in [Sgd, Adam, AdamW, RmsProp, Lamb, Lars] {
+    use OptimizerKind::{Adam, AdamW, Lamb, Lars, Muon, RmsProp, Sgd};
+    for kind in [Sgd, Adam, AdamW, RmsProp, Lamb, Lars, Muon] {
         let config = OptimizerConfig { kind, ..OptimizerConfig::default() };
         let optimizer_of = |model: &ResNet| ModelOptimizer::new(&config, model.parameter_names(), Residence::Host);
         let model = tiny_model(&device);
@@ -466,4 +466,51 @@ fn after_a_backward_pass_nothing_else_holds_the_parameters() {
     let model = model.map(&mut check);
     assert_eq!(check.0, model.parameters().len());
     drop(grads);
+}
+
+#[test]
+fn values_of_gradients_are_cut_off_one_by_one() {
+    let device = kiln_device::cpu().autodiff();
+    let model = Two::new("", &device);
+    let before = model.values();
+    let gradient: Vec<f64> =
+        [tens("opt.ga0", 33, 1.0, 0.0), tens("opt.gb0", 21, 0.1, 0.0)].concat().into_iter().map(f64::from).collect();
+    let config = OptimizerConfig {
+        momentum: 0.0,
+        nesterov: false,
+        weight_decay: 0.0,
+        clip_grad_value: 0.25,
+        ..OptimizerConfig::default()
+    };
+    let mut optimizer = ModelOptimizer::new(&config, HashMap::new(), Residence::Device);
+    let gradients = model.gradients("", 0, &device);
+    let after = optimizer.step(1.0, model, gradients).values();
+    for ((before, after), gradient) in before.iter().zip(after).zip(gradient) {
+        let want = gradient.clamp(-0.25, 0.25);
+        assert!((before - after - want).abs() < 1e-6, "{} of {gradient}", before - after);
+    }
+}
+
+#[test]
+fn a_schedule_that_moves_the_momentum_is_obeyed_and_keeps_the_buffers() {
+    let device = kiln_device::cpu().autodiff();
+    let config = OptimizerConfig { momentum: 0.5, nesterov: false, weight_decay: 0.0, ..OptimizerConfig::default() };
+    let run = |momenta: [f64; 2]| {
+        let mut model = Two::new("", &device);
+        let names = HashMap::from([(model.a.id, "a".to_string()), (model.b.id, "b".to_string())]);
+        let mut optimizer = ModelOptimizer::new(&config, names, Residence::Host);
+        for momentum in momenta {
+            optimizer.set_momentum(momentum);
+            let gradients = model.gradients("", 0, &device);
+            model = optimizer.step(1.0, model, gradients);
+        }
+        model.values()
+    };
+    let after = run([0.9, 0.25]);
+    // The same gradient twice: g, then m * g + g.
+    let (start, gradient) = (Two::new("", &device).values(), tens("opt.ga0", 33, 1.0, 0.0));
+    for (index, gradient) in gradient.into_iter().enumerate() {
+        let moved = start[index] - after[index];
+        assert!((moved - 2.25 * f64::from(gradient)).abs() < 1e-5, "{moved} of {gradient}");
+    }
 }

@@ -1,9 +1,36 @@
 //! What the loop uses, made of a recipe: loaders, network, schedule, augmentations.
 
-use super::{AugmentConfig, DataConfig, ModelConfig, OptimizerConfig, OptimizerKind, ScheduleConfig, ScheduleKind};
-use crate::schedule::{AfterWarmup, Curve, Schedule, Warmup};
+use super::{
+    AugmentConfig, DataConfig, ModelConfig, OptimizerConfig, OptimizerKind, ProgressiveResize, Recipe, ScheduleConfig,
+    ScheduleKind,
+};
+use crate::schedule::{AfterWarmup, Curve, OneCycle, Schedule, Warmup};
+use crate::weight_average::AverageRule;
 use kiln_data::{Augment, Augmentation, LoaderConfig, Sampling};
 use kiln_model::ResNetConfig;
+
+impl Recipe {
+    /// The highest learning rate of the run, scaled to the images of a step if the recipe says so.
+    pub fn peak_lr(&self) -> f64 {
+        match self.optimizer.lr_base_size {
+            0 => self.optimizer.lr,
+            base => self.optimizer.lr * self.data.batch_size as f64 / base as f64,
+        }
+    }
+
+    /// The learning rate over the run's steps.
+    pub fn lr_schedule(&self, steps_per_epoch: usize) -> Schedule {
+        let schedule = self.schedule.schedule(self.peak_lr(), self.run.epochs, steps_per_epoch);
+        let averaging_from = self.swa.start_epoch.checked_sub(1).filter(|_| self.swa.lr > 0.0);
+        let tail = averaging_from.map(|epochs| ((epochs * steps_per_epoch) as u64, self.swa.lr));
+        Schedule { tail, ..schedule }
+    }
+
+    /// How weights are averaged, if they are.
+    pub fn average_rule(&self, steps_per_epoch: usize) -> Option<AverageRule> {
+        self.ema.rule(steps_per_epoch).or_else(|| self.swa.rule())
+    }
+}
 
 impl DataConfig {
     /// How training images are loaded.
@@ -64,6 +91,11 @@ impl OptimizerConfig {
         self.eps.unwrap_or(if self.kind == OptimizerKind::Lamb { 1e-6 } else { 1e-8 })
     }
 
+    /// The largest value of a single gradient, if there is a limit.
+    pub fn max_grad_value(&self) -> Option<f64> {
+        (self.clip_grad_value > 0.0).then_some(self.clip_grad_value)
+    }
+
     /// The largest norm of all gradients taken together, if there is a limit.
     pub fn max_grad_norm(&self) -> Option<f64> {
         match self.clip_grad_norm {
@@ -78,8 +110,11 @@ impl ScheduleConfig {
     /// The schedule of a run of `epochs` epochs of `steps_per_epoch` steps.
     pub fn schedule(&self, base_lr: f64, epochs: usize, steps_per_epoch: usize) -> Schedule {
         let steps = |epochs: f64| (epochs * steps_per_epoch as f64).round() as u64;
-        let warmup_steps = steps(self.warmup_epochs);
-        let curve_steps = steps(epochs as f64).saturating_sub(warmup_steps);
+        // One cycle begins with a rise of its own.
+        let has_warmup = self.kind != ScheduleKind::OneCycle;
+        let warmup_steps = if has_warmup { steps(self.warmup_epochs) } else { 0 };
+        let all_steps = steps(epochs as f64);
+        let curve_steps = if self.warmup_overlaps { all_steps } else { all_steps.saturating_sub(warmup_steps) };
         let (gamma, final_lr) = (self.gamma, self.final_lr);
         let curve = match self.kind {
             ScheduleKind::Cosine => Curve::Cosine { steps: curve_steps, final_lr },
@@ -89,6 +124,7 @@ impl ScheduleConfig {
                 Curve::MultiStep { milestones: self.milestones.iter().map(|&at| steps(at)).collect(), gamma }
             }
             ScheduleKind::Exponential => Curve::Exponential { gamma: gamma.powf(1.0 / steps_per_epoch.max(1) as f64) },
+            ScheduleKind::Linear => Curve::Polynomial { steps: curve_steps, power: 1.0, final_lr },
             ScheduleKind::Polynomial => Curve::Polynomial { steps: curve_steps, power: self.power, final_lr },
             ScheduleKind::WarmRestarts => Curve::WarmRestarts {
                 first: steps(self.cycle_epochs),
@@ -97,21 +133,40 @@ impl ScheduleConfig {
                 cycles: None,
                 final_lr,
             },
+            ScheduleKind::OneCycle => Curve::OneCycle(OneCycle {
+                total_steps: all_steps,
+                pct_start: self.pct_start,
+                anneal: self.anneal,
+                div_factor: self.div_factor,
+                final_div_factor: self.final_div_factor,
+                phases: self.phases,
+                momentum: self.momentum_range,
+            }),
         };
         let warmup = Warmup {
             steps: warmup_steps,
             start_lr: base_lr * self.warmup_start,
             shape: self.warmup_shape,
-            then: AfterWarmup::StartCurve,
+            then: if self.warmup_overlaps { AfterWarmup::JoinCurve } else { AfterWarmup::StartCurve },
         };
-        Schedule { base_lr, warmup, curve }
+        Schedule { base_lr, warmup, curve, tail: None }
     }
 }
 
 impl AugmentConfig {
-    /// What happens to a training image.
+    /// What happens to a training image, at its full size.
     pub fn training(&self) -> Augment {
-        Augment { mix: self.mix.clone(), ..self.with_norm(Augment::train(self.image_size), &self.train) }
+        self.training_of(self.image_size)
+    }
+
+    /// What happens to a training image in `epoch`, counted from 0: images may grow during the run.
+    pub fn training_in(&self, epoch: usize) -> Augment {
+        let resize = |resize: &ProgressiveResize| resize.size(epoch, self.image_size);
+        self.training_of(self.progressive.as_ref().map_or(self.image_size, resize))
+    }
+
+    fn training_of(&self, size: usize) -> Augment {
+        Augment { mix: self.mix.clone(), ..self.with_norm(Augment::train(size), &self.train) }
     }
 
     /// What happens to a validation image.

@@ -139,3 +139,107 @@ fn mixing_that_cannot_work_is_a_problem_under_its_key() {
     let message = Recipe::from_toml("[augment.mix]\nmixup_alfa = 0.2\n").expect_err("a typing error").to_string();
     assert!(message.contains("did you mean `mixup_alpha`?"), "{message}");
 }
+
+#[test]
+fn every_unknown_key_and_every_bad_value_is_reported_at_once() {
+    let text = "[run]\nepohcs = 3\nseed = \"one\"\n[optimizer]\nlr = -1\nkind = \"adanw\"\n[augmet]\n[[augment.train]]\n\
+                op = \"random_resized_crop\"\n[[augment.train]]\nop = \"random_flip\"\n[[augment.train]]\n\
+                op = \"random_erasing\"\nprobabilty = 0.5\n[ema]\ndecay = nan\n";
+    let message = Recipe::from_toml(text).expect_err("nine problems").to_string();
+    for part in [
+        "line 2, run.epohcs",
+        "did you mean `epochs`?",
+        "line 3, run.seed",
+        "optimizer.lr = -1: must be a finite number above 0",
+        "line 6, optimizer.kind",
+        "did you mean `adamw`?",
+        "line 7, augmet",
+        "did you mean `augment`?",
+        "augment.train[1]",
+        "did you mean `random_",
+        "augment.train[2]",
+        "did you mean `probability`?",
+        "ema.decay = NaN: must be at least 0 and below 1",
+    ] {
+        assert!(message.contains(part), "{part} in {message}");
+    }
+    assert!(!message.contains("augment.train[0]"), "{message}");
+}
+
+#[test]
+fn a_setting_is_read_as_toml_or_as_a_name() {
+    let with = |settings: &[&str]| {
+        let settings: Vec<Setting> = settings.iter().map(|text| text.parse().expect("a setting")).collect();
+        Recipe::default().with(&settings)
+    };
+    let recipe = with(&[
+        "optimizer.lr=0.5",
+        "optimizer.lr = 0.25",
+        "schedule.kind=one_cycle",
+        "augment.mix.cutmix_alpha=1",
+        "schedule.milestones=[1, 2.5]",
+        "optimizer.nesterov=false",
+        "model.freeze=[\"stem\"]",
+    ])
+    .expect("valid settings");
+    assert_eq!((recipe.optimizer.lr, recipe.optimizer.nesterov), (0.25, false));
+    assert_eq!(recipe.schedule.kind, ScheduleKind::OneCycle);
+    assert_eq!(recipe.schedule.milestones, [1.0, 2.5]);
+    assert_eq!(recipe.model.freeze, [Part::Stem]);
+    assert_eq!(recipe.augment.mix.map(|mix| mix.cutmix_alpha), Some(1.0));
+    let message = with(&["optimizer.lrr=1", "run.epochs=0", "optimizer.lr.x=1"]).expect_err("problems").to_string();
+    for part in ["optimizer.lrr", "did you mean `lr`?", "run.epochs = 0", "optimizer.lr is no table"] {
+        assert!(message.contains(part), "{part} in {message}");
+    }
+    for nonsense in ["lr=1", "optimizer.lr", "optimizer..lr=1", "=1"] {
+        let message = nonsense.parse::<Setting>().expect_err("nonsense");
+        assert!(message.contains("optimizer.lr=0.5"), "{message}");
+    }
+}
+
+#[test]
+fn json_is_the_same_recipe_and_its_mistakes_are_named_too() {
+    let recipe = Recipe::from_json(r#"{"optimizer": {"kind": "lamb", "lr": 0.005}, "ema": {"decay": 0.99}}"#);
+    let recipe = recipe.expect("a recipe");
+    assert_eq!((recipe.optimizer.kind, recipe.ema.decay), (OptimizerKind::Lamb, 0.99));
+    let message = Recipe::from_json(r#"{"optimizer": {"lrr": 1}, "loss": 3}"#).expect_err("mistakes").to_string();
+    assert!(message.contains("optimizer.lrr") && message.contains("loss:"), "{message}");
+    assert!(Recipe::from_json("{").expect_err("not JSON").to_string().contains("line 1"));
+}
+
+#[test]
+fn parts_that_exclude_each_other_are_problems() {
+    let mut recipe = Recipe::default();
+    recipe.ema.decay = 0.99;
+    recipe.swa.start_epoch = 3;
+    recipe.optimizer.clip_grad_norm = 1.0;
+    recipe.optimizer.clip_grad_value = 1.0;
+    recipe.loss.target_threshold = 0.2;
+    recipe.loss.balance_classes = true;
+    recipe.loss.class_weights = vec![1.0, f64::INFINITY];
+    let found = problems(&recipe).join("; ");
+    for part in ["ema and swa", "clip_grad_value and clip_grad_norm", "bce", "class_weights = inf", "set one"] {
+        assert!(found.contains(part), "{part} in {found}");
+    }
+}
+
+#[test]
+fn one_cycle_rises_and_falls_over_the_whole_run_and_moves_the_momentum_if_asked() {
+    let text = "[run]\nepochs = 10\n[schedule]\nkind = 'one_cycle'\nmomentum_range = [0.85, 0.95]\n";
+    let recipe = Recipe::from_toml(text).expect("a recipe");
+    let schedule = recipe.lr_schedule(10);
+    assert!((schedule.lr(0) - 0.05 / 25.0).abs() < 1e-12);
+    assert!((schedule.lr(29) - 0.05).abs() < 1e-12, "PyTorch counts the peak's step from 1");
+    assert!((schedule.lr(99) - 0.05 / 25.0 / 1e4).abs() < 1e-12);
+    assert_eq!(schedule.momentum(29), Some(0.85));
+    assert_eq!(Recipe::from_toml("[schedule]\nkind = 'one_cycle'\n").expect("valid").lr_schedule(10).momentum(3), None);
+}
+
+#[test]
+fn averaging_the_last_epochs_may_hold_the_learning_rate() {
+    let recipe = Recipe::from_toml("[run]\nepochs = 10\n[swa]\nstart_epoch = 8\nlr = 0.01\n").expect("a recipe");
+    let schedule = recipe.lr_schedule(10);
+    assert_ne!(schedule.lr(69), 0.01);
+    assert!((70..100).all(|step| schedule.lr(step) == 0.01));
+    assert!(recipe.average_rule(10).is_some() && Recipe::default().average_rule(10).is_none());
+}

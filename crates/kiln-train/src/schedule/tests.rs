@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::golden::{Golden, tolerances};
+use crate::recipe::{Recipe, ScheduleKind};
 use serde_json::Value;
 
 /// A table of the golden folder: rows of `step, lr[, momentum]`.
@@ -90,7 +91,7 @@ fn schedule(table: &Table) -> Schedule {
         ),
         other => panic!("no schedule is known for {other}"),
     };
-    Schedule { base_lr, warmup, curve }
+    Schedule { base_lr, warmup, curve, tail: None }
 }
 
 fn multistep(table: &Table) -> Curve {
@@ -111,7 +112,7 @@ fn one_cycle(table: &Table) -> Curve {
         div_factor: table.number("div_factor"),
         final_div_factor: table.number("final_div_factor"),
         phases: if three { Phases::Three } else { Phases::Two },
-        momentum: [0.85, 0.95],
+        momentum: Some([0.85, 0.95]),
     })
 }
 
@@ -184,12 +185,91 @@ fn learning_rates_equal_those_of_torchvision_and_timm() {
     }
 }
 
+/// The same schedule as a recipe would ask for it, one step an epoch; `None` for what no recipe asks for: an end of the
+/// cycles before that of the run.
+fn recipe(table: &Table) -> Option<(Recipe, u64)> {
+    let mut recipe = Recipe::default();
+    let p = |key: &str| table.params[key].as_f64();
+    let schedule = &mut recipe.schedule;
+    let steps = ["T_max", "total_iters", "total_steps", "epochs", "t_initial"].iter().find_map(|key| p(key));
+    let steps = steps.unwrap_or(table.rows.len() as f64);
+    let warmup = p("warmup").or_else(|| p("warmup_t")).unwrap_or(0.0);
+    let base_lr = p("base_lr").or_else(|| p("max_lr"))?;
+    schedule.warmup_epochs = warmup;
+    schedule.warmup_start = p("factor").or_else(|| p("start_factor")).unwrap_or(0.01);
+    if let Some(start) = p("warmup_lr_init") {
+        schedule.warmup_start = start / base_lr;
+        schedule.warmup_overlaps = !table.params["warmup_prefix"].as_bool().unwrap_or(table.name == "timm_step");
+    }
+    schedule.warmup_shape = if p("factor").is_some() { WarmupShape::Constant } else { WarmupShape::Linear };
+    schedule.final_lr = p("eta_min").or_else(|| p("lr_min")).unwrap_or(0.0);
+    schedule.gamma = p("gamma").or_else(|| p("decay_rate")).unwrap_or(0.1);
+    schedule.kind = match table.name {
+        "cosine" | "tv_cosine_linear_warmup" | "tv_cosine_constant_warmup" | "timm_cosine_warmup" => {
+            ScheduleKind::Cosine
+        }
+        "timm_cosine_warmup_prefix" => ScheduleKind::Cosine,
+        "step" | "tv_step_linear_warmup" | "timm_step" => {
+            schedule.step_epochs = p("step_size").or_else(|| p("step")).or_else(|| p("decay_t"))?;
+            ScheduleKind::Step
+        }
+        "multistep" => {
+            schedule.milestones = table.params["milestones"].as_array()?.iter().filter_map(Value::as_f64).collect();
+            ScheduleKind::MultiStep
+        }
+        "exponential" => ScheduleKind::Exponential,
+        "polynomial" | "timm_poly" => {
+            schedule.power = p("power")?;
+            ScheduleKind::Polynomial
+        }
+        "warm_restarts" => {
+            (schedule.cycle_epochs, schedule.cycle_growth) = (p("T_0")?, p("T_mult")?);
+            ScheduleKind::WarmRestarts
+        }
+        "onecycle_cos" | "onecycle_linear" | "onecycle_three_phase" => {
+            schedule.pct_start = p("pct_start")?;
+            (schedule.div_factor, schedule.final_div_factor) = (p("div_factor")?, p("final_div_factor")?);
+            schedule.anneal = if table.params["anneal_strategy"] == "linear" { Anneal::Linear } else { Anneal::Cosine };
+            let three = table.params["three_phase"].as_bool().unwrap_or(false);
+            schedule.phases = if three { Phases::Three } else { Phases::Two };
+            schedule.momentum_range = Some([0.85, 0.95]);
+            ScheduleKind::OneCycle
+        }
+        _ => return None,
+    };
+    // timm's prefix makes the run longer; without it, and in PyTorch, the length is that of all of it.
+    let prefix = table.name == "timm_cosine_warmup_prefix";
+    let length = if prefix { steps + warmup } else { steps };
+    recipe.run.epochs = length as usize;
+    recipe.optimizer.lr = base_lr;
+    Some((recipe, length as u64))
+}
+
+#[test]
+fn recipes_ask_for_the_same_learning_rates() {
+    let golden = Golden::open();
+    let mut compared = 0;
+    for mut table in TABLES.iter().filter_map(|name| Table::open(&golden, name)) {
+        let Some((recipe, length)) = recipe(&table) else { continue };
+        recipe.validate().unwrap_or_else(|error| panic!("{}: {error}", table.name));
+        table.rows.retain(|row| (row[0] as u64) < length);
+        let schedule = recipe.lr_schedule(1);
+        table.compare(1, |step| schedule.lr(step));
+        if recipe.schedule.kind == ScheduleKind::OneCycle {
+            table.compare(2, |step| schedule.momentum(step).expect("asked for"));
+        }
+        compared += 1;
+    }
+    assert!(compared > 0 && (golden.folder().ends_with("tests/golden") || compared == 16), "{compared} schedules");
+}
+
 #[test]
 fn a_linear_warm_up_meets_the_curve_without_a_jump() {
     let schedule = Schedule {
         base_lr: 1.0,
         warmup: Warmup { steps: 4, start_lr: 0.2, ..Warmup::default() },
         curve: Curve::Cosine { steps: 10, final_lr: 0.0 },
+        tail: None,
     };
     let first: Vec<f64> = (0..6).map(|step| (schedule.lr(step) * 1e6).round() / 1e6).collect();
     assert_eq!(first, [0.2, 0.4, 0.6, 0.8, 1.0, 0.975528]);
@@ -205,7 +285,7 @@ fn lengths_of_zero_are_harmless() {
         Curve::WarmRestarts { first: 0, growth: 0.0, decay: 1.0, cycles: None, final_lr: 0.1 },
     ];
     for curve in curves {
-        let schedule = Schedule { base_lr: 1.0, warmup: Warmup::default(), curve };
+        let schedule = Schedule { base_lr: 1.0, warmup: Warmup::default(), curve, tail: None };
         assert!((0..5).all(|step| schedule.lr(step).is_finite()), "{schedule:?}");
     }
 }

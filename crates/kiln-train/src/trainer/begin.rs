@@ -5,7 +5,9 @@ use super::recover::Recoveries;
 use super::save::Saved;
 use super::{Run, Trainer};
 use crate::checkpoint::{ResumeFrom, RunState, UnderWay, described};
+use crate::epoch_files::EpochFiles;
 use crate::error::TrainError;
+use crate::loss::Loss;
 use crate::optimizer::ModelOptimizer;
 use crate::precision::Precision;
 use crate::recipe::Recipe;
@@ -15,9 +17,10 @@ use crate::sgd::Residence;
 use crate::stop::StopFlag;
 use crate::throughput::WARMUP_STEPS;
 use crate::watchdog::Watchdog;
+use crate::weight_average::WeightAverage;
 use burn::module::Module;
 use kiln_data::{Loader, Splits};
-use kiln_device::{Backend, OpenDevice};
+use kiln_device::OpenDevice;
 use kiln_model::ResNet;
 use std::path::Path;
 use std::time::Duration;
@@ -35,20 +38,20 @@ impl Trainer {
         recipe.validate()?;
         let classes = data.train.classes().to_vec();
         assert_eq!(classes, data.val.classes(), "both splits have the classes that training defines");
+        recipe.check_classes(classes.len())?;
         let train = Loader::new(data.train, recipe.data.train_loader(recipe.run.seed))?;
         let val = Loader::new(data.val, recipe.data.val_loader())?;
-        let (train_augment, val_augment) = (recipe.augment.training(), recipe.augment.validation());
+        let val_augment = recipe.augment.validation();
         let batch_size = recipe.data.batch_size.min(train.num_samples());
+        // The first epoch has the smallest images.
+        let size = recipe.augment.training_in(0).size;
         let network = recipe.model.resnet(classes.len());
         let micro_batch = recipe.run.micro_batch_size;
         let part = if micro_batch == 0 { batch_size } else { micro_batch.min(batch_size) };
-        network.validate_batch(part, train_augment.size)?;
-        let smallest_part = if network.validate_batch(1, train_augment.size).is_ok() { 1 } else { 2 };
-        let schedule = recipe.schedule.schedule(recipe.optimizer.lr, recipe.run.epochs, train.num_batches());
-        let residence = match device.backend {
-            Backend::Cpu => Residence::Host,
-            _ => Residence::Device,
-        };
+        network.validate_batch(part, size)?;
+        let smallest_part = if network.validate_batch(1, size).is_ok() { 1 } else { 2 };
+        let schedule = recipe.lr_schedule(train.num_batches());
+        let residence = Residence::of(device.backend);
         let request = device.choice.chosen.request;
         let minutes = recipe.run.watchdog_minutes;
         let limit = Duration::try_from_secs_f64(60.0 * minutes).ok().filter(|_| minutes > 0.0);
@@ -62,7 +65,6 @@ impl Trainer {
             residence,
             classes,
             train,
-            train_augment,
             val,
             val_augment,
             schedule,
@@ -105,9 +107,14 @@ impl Trainer {
 
         let model = model.freeze_parts(&self.recipe.model.freeze).fork(&self.device).train();
         let optimizer = ModelOptimizer::new(&self.recipe.optimizer, model.parameter_names(), self.residence);
+        self.folder.prepare(&self.recipe)?;
+        let num_steps_done = found.as_ref().map_or(0, |found| found.checkpoint.state.num_steps_done);
         let mut run = Run {
             model,
             optimizer,
+            loss: Loss::new(&self.recipe.loss, self.train.dataset().as_ref(), &self.device),
+            average: self.recipe.average_rule(self.train.num_batches()).map(WeightAverage::new),
+            files: EpochFiles::new(self.folder.path(), num_steps_done),
             num_epochs_done: 0,
             num_steps_done: 0,
             under_way: UnderWay::default(),
@@ -123,6 +130,9 @@ impl Trainer {
         if let Some(found) = found {
             let checkpoint = found.checkpoint;
             run.model = run.model.load_state(&checkpoint.model.into_iter().collect())?;
+            if let Some(average) = run.average.as_mut().filter(|_| !checkpoint.ema.is_empty()) {
+                average.load(&run.model.clone().load_state(&checkpoint.ema)?);
+            }
             run.optimizer
                 .load_state(&run.model, checkpoint.optimizer, &self.device)
                 .map_err(|problem| TrainError::OptimizerState { path: found.path.clone(), problem })?;
@@ -139,7 +149,6 @@ impl Trainer {
             }
         }
         self.epoch = run.num_epochs_done + 1;
-        self.folder.prepare(&self.recipe)?;
         self.folder.write_metrics(&run.metrics)?;
         if self.saved.is_none() {
             self.save(&run)?;

@@ -81,6 +81,9 @@ impl Trainer {
             val_loss: validated.totals.loss(),
             val_top1: validated.totals.top1(),
             val_top5: validated.totals.top5(),
+            val_f1_macro: validated.answers.confusion.f1_macro(),
+            val_balanced_accuracy: validated.answers.confusion.balanced_accuracy(),
+            val_ece: validated.answers.calibration.error(),
             images_per_sec: trained.images_per_sec,
             data_wait_fraction: trained.data_wait_fraction,
             train_secs: trained.secs,
@@ -88,6 +91,7 @@ impl Trainer {
             held_back: held_back(&Pace {
                 train_secs: trained.secs,
                 data_wait_fraction: trained.data_wait_fraction,
+                loader: *trained.loader,
                 workers: self.recipe.data.workers,
                 num_threads: std::thread::available_parallelism().map_or(1, usize::from),
                 on_device: self.residence == Residence::Device,

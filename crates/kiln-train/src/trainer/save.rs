@@ -12,6 +12,7 @@ use crate::metrics::{Meter, StepId};
 use crate::position::Position;
 use crate::report::Summary;
 use kiln_data::{DeviceBatches, Skipped};
+use kiln_model::State;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -101,7 +102,7 @@ impl Trainer {
             state,
             model: run.model.state(),
             optimizer: run.optimizer.state(),
-            ema: Default::default(),
+            ema: run.averaged_model().map_or_else(State::new, |model| model.state().into_iter().collect()),
             metrics: run.metrics.clone(),
         }
     }

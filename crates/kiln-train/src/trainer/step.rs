@@ -4,7 +4,6 @@ use super::faults::Phase;
 use super::{Run, Trainer};
 use crate::error::TrainError;
 use crate::failure::{Failure, guarded};
-use crate::loss::cross_entropy_soft;
 use crate::loss_scale::{LossScale, unscaled};
 use crate::metrics::StepId;
 use crate::micro_batch;
@@ -46,8 +45,8 @@ impl Trainer {
     }
 
     fn parts_of_pass(&self, run: &Run, batch: &Batch) -> Pass {
-        // Smoothed already, and of two labels where images are mixed.
-        let targets = batch.soft_targets(self.classes.len(), self.recipe.loss.label_smoothing);
+        // Of two labels where images are mixed; the loss smooths them.
+        let targets = batch.soft_targets(self.classes.len(), 0.0);
         let num_images = batch.labels.len();
         let (mut gradients, mut losses, mut logits) = (None, Vec::new(), Vec::new());
         for part in micro_batch::parts(num_images, self.micro_batch) {
@@ -59,7 +58,7 @@ impl Trainer {
 
             self.faults.strike(Phase::Forward, run.num_steps_done, part.len());
             let part_logits = run.model.forward(self.precision.of(cut(&batch.images)));
-            let loss = cross_entropy_soft(part_logits.clone(), part_targets, 0.0);
+            let loss = run.loss.of(part_logits.clone(), part_targets);
             let loss = if whole { loss } else { loss.mul_scalar(share) };
             losses.push(loss.clone().inner());
             let loss = if let Some(LossScale { scale, .. }) = run.loss_scale { loss.mul_scalar(scale) } else { loss };
@@ -130,12 +129,20 @@ impl Trainer {
                 self.faults.strike(Phase::Validation, 0, part.len());
                 let whole = part.len() == num_images;
                 let images = if whole { images.clone() } else { images.clone().slice_dim(0, part.clone()) };
-                model.forward(self.precision.of(images))
+                self.judge(model, self.precision.of(images))
             };
             match guarded(|| joined(parts.iter().map(forward).collect())) {
                 Ok(logits) => return Ok(logits),
                 Err(failure) => self.make_room(&failure, num_images, observer)?,
             }
+        }
+    }
+
+    /// Logits of validation images, with the recipe's `flip` of them and their mirror images together.
+    pub(super) fn judge(&self, model: &ResNet, images: Tensor<4>) -> Tensor<2> {
+        match self.recipe.validation.flip {
+            true => (model.forward(images.clone()) + model.forward(images.flip([3]))).div_scalar(2.0),
+            false => model.forward(images),
         }
     }
 

@@ -8,7 +8,7 @@ use super::*;
 use crate::checkpoint::Checkpoint;
 use crate::golden::parameter;
 use crate::report::{Notice, Started, StepReport, Stopped};
-use burn::tensor::TensorData;
+use burn::tensor::{Tensor, TensorData};
 use image::{ImageFormat, Rgb, RgbImage};
 use kiln_data::{Augmentation, DataError, Dataset, Mixing, OpenOptions, RandomErasing, Sample, Splits};
 use kiln_device::{DeviceRequest, OpenDevice};
@@ -133,6 +133,10 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
+        // Named after the clock.
+        if path.ends_with("tensorboard") {
+            continue;
+        }
         if path.is_dir() {
             found.extend(files(&path));
         } else {
@@ -249,7 +253,7 @@ fn a_mixed_step_counts_both_labels_in_the_loss_and_the_larger_share_in_the_accur
     // The same step by hand.
     let mut trainer = trainer(&recipe, stripes(), other.path());
     let run = trainer.begin(model(&recipe)).expect("a run");
-    let mut batches = trainer.batches(&trainer.train, &trainer.train_augment, 0, 0);
+    let mut batches = trainer.batches(&trainer.train, &recipe.augment.training(), 0, 0);
     let batch = batches.next().expect("a batch").expect("a good one");
     let mix = batch.mix.clone().expect("mixed");
     let logits: Vec<f32> = run.model.forward(batch.images).into_data().try_to_vec().expect("f32");
@@ -317,9 +321,37 @@ fn a_run_stopped_at_the_last_step_of_an_epoch_validates_when_it_is_resumed() {
 }
 
 #[test]
+fn averaged_weights_go_on_in_mid_epoch_to_the_same_bits_and_are_the_best_model() {
+    let mut ema = recipe(3);
+    ema.ema.decay = 0.9;
+    let mut swa = recipe(3);
+    swa.swa.start_epoch = 2;
+    // Within an epoch, and between its last step and its validation.
+    for (recipe, step) in [(&ema, 1), (&ema, 3), (&swa, 1), (&swa, 3)] {
+        let (whole, parts) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let uninterrupted = train(recipe, whole.path());
+        train_until(recipe, parts.path(), 2, step);
+        let resumed = resume(recipe, parts.path(), &mut ()).expect("a resumed run");
+        assert_eq!(bits(&resumed.model), bits(&uninterrupted.model));
+        assert_eq!(record(parts.path()), record(whole.path()), "stopped at step {step} of {recipe:?}");
+        let bytes = |folder: &Path, name: &str| std::fs::read(folder.join("checkpoints").join(name)).expect("a file");
+        for name in ["epoch-0003/ema.safetensors", "best.safetensors"] {
+            assert_eq!(bytes(parts.path(), name), bytes(whole.path(), name), "{name}");
+        }
+        let best = format!("epoch-{:04}", resumed.best.expect("a best epoch").epoch);
+        let averaged = Path::new(&best).join("ema.safetensors");
+        if whole.path().join("checkpoints").join(&averaged).exists() {
+            let averaged = bytes(whole.path(), averaged.to_str().expect("a name"));
+            assert!(bytes(whole.path(), "best.safetensors") == averaged, "the weights that were validated");
+            assert!(bytes(whole.path(), &format!("{best}/model.safetensors")) != averaged);
+        }
+    }
+}
+
+#[test]
 fn every_optimiser_and_what_is_drawn_in_the_network_go_on_in_mid_epoch_to_the_same_bits() {
-    use crate::recipe::OptimizerKind::{AdamW, Lamb, Lars, RmsProp};
-    for kind in [AdamW, RmsProp, Lamb, Lars] {
+    use crate::recipe::OptimizerKind::{AdamW, Lamb, Lars, Muon, RmsProp};
+    for kind in [AdamW, RmsProp, Lamb, Lars, Muon] {
         let (whole, parts) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
         let mut recipe = recipe(2);
         recipe.optimizer.kind = kind;
@@ -730,4 +762,93 @@ fn saved_weights_say_what_they_are() {
         .expect("whole");
     assert_eq!(bits(&loaded), bits(&summary.model));
     assert!(report.unused.is_empty());
+}
+
+#[test]
+fn averaged_weights_are_validated_and_the_trained_ones_go_on() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (plain, averaged) = (folder.path().join("plain"), folder.path().join("averaged"));
+    let recipe = recipe(3);
+    let mut with_ema = recipe.clone();
+    with_ema.ema.decay = 0.9;
+    let (without, with) = (train(&recipe, &plain), train(&with_ema, &averaged));
+    assert_eq!(bits(&without.model), bits(&with.model), "the average changes nothing in training");
+    let (plain, averaged) = (record(&plain), record(&averaged));
+    assert_eq!(plain[2]["train_loss"], averaged[2]["train_loss"]);
+    assert_ne!(plain[2]["val_loss"], averaged[2]["val_loss"]);
+}
+
+#[test]
+fn the_mean_of_the_last_epochs_is_validated_from_its_second_on() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (plain, averaged) = (folder.path().join("plain"), folder.path().join("averaged"));
+    let recipe = recipe(4);
+    let mut with_swa = recipe.clone();
+    with_swa.swa.start_epoch = 3;
+    train(&recipe, &plain);
+    train(&with_swa, &averaged);
+    let (plain, averaged) = (record(&plain), record(&averaged));
+    for epoch in 0..4 {
+        let same = plain[epoch]["val_loss"] == averaged[epoch]["val_loss"];
+        assert_eq!(same, epoch < 3, "the mean of one epoch's weights is that epoch's; epoch {}", epoch + 1);
+    }
+}
+
+#[test]
+fn a_run_without_progress_ends_when_patience_does() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut recipe = recipe(30);
+    recipe.validation.patience = 2;
+    // So small that no answer changes.
+    recipe.optimizer.lr = 1e-12;
+    let summary = train(&recipe, folder.path());
+    assert_eq!(summary.best.expect("a best epoch").epoch, 1);
+    assert_eq!((summary.num_epochs_done, summary.stopped), (3, None));
+}
+
+#[test]
+fn the_best_epoch_is_that_of_the_recipe_s_measure() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut recipe = recipe(5);
+    recipe.validation.best_by = crate::recipe::BestBy::Loss;
+    let best = train(&recipe, folder.path()).best.expect("a best epoch");
+    let losses: Vec<f64> =
+        record(folder.path()).iter().map(|line| line["val_loss"].as_f64().expect("a number")).collect();
+    let lowest = losses.iter().copied().fold(f64::INFINITY, f64::min);
+    assert_eq!(losses[best.epoch - 1], lowest, "{losses:?}");
+    assert_eq!(best.score(), -lowest);
+}
+
+#[test]
+fn mirror_images_are_judged_together_if_asked() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut recipe = recipe(1);
+    recipe.validation.flip = true;
+    let trainer = trainer(&recipe, stripes(), folder.path());
+    let model = model(&recipe);
+    let ramp = Tensor::<1, burn::tensor::Int>::arange(0..2 * 3 * 32 * 32, &kiln_device::cpu()).float();
+    let images = (ramp.reshape([2, 3, 32, 32]) * 0.37).sin();
+    let [ours, mirrored] = [images.clone(), images.clone().flip([3])].map(|images| trainer.judge(&model, images));
+    assert_eq!(ours.into_data(), mirrored.into_data(), "an image and its mirror image get the same answer");
+}
+
+#[test]
+fn images_grow_in_the_course_of_a_run() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut recipe = recipe(2);
+    let ramp = crate::recipe::ProgressiveResize { start_size: 16, start_epoch: 0.0, end_epoch: 1.0, multiple: 16 };
+    recipe.augment.progressive = Some(ramp);
+    let sizes = [0, 1].map(|epoch| recipe.augment.training_in(epoch).size);
+    assert_eq!(sizes, [[16, 16], [32, 32]]);
+    assert!(train(&recipe, folder.path()).last.expect("an epoch").train_loss.is_finite());
+}
+
+#[test]
+fn weights_for_another_number_of_classes_are_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut recipe = recipe(1);
+    recipe.loss.class_weights = vec![1.0, 2.0, 3.0];
+    let refused = Trainer::new(recipe, &cpu(), stripes(), folder.path());
+    let message = refused.err().expect("two classes, three weights").to_string();
+    assert!(message.contains("3 values") && message.contains("2 classes"), "{message}");
 }

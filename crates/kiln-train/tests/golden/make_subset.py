@@ -1,6 +1,6 @@
 """Cuts this folder's golden numbers out of the full set: make_subset.py FULL_SET
 
-Writes the schedules, the metrics, the optimisers' traces and two runs of train_narrow.safetensors, with the manifest's
+Writes the schedules, the metrics, the averages, the optimisers' traces and two runs of train_narrow.safetensors, with the manifest's
 entries for them, beside this script. Needs only Python's standard library.
 """
 import hashlib
@@ -9,9 +9,9 @@ import struct
 import sys
 from pathlib import Path
 
-WHOLE = ["metrics.json", "metrics.safetensors", "optim.safetensors"]
+WHOLE = ["ema.safetensors", "metrics.json", "metrics.safetensors", "optim.safetensors"]
 NETWORK = "narrow_bottleneck"
-RUNS = [f"{NETWORK}/sgd_nesterov_wd_excl_1d", f"{NETWORK}/adamw_wd_excl_1d"]
+RUNS = [f"{NETWORK}/sgd_nesterov_wd_excl_1d", f"{NETWORK}/adamw_wd_excl_1d", "narrow_r18/sgd_nesterov_wd_excl_1d"]
 
 
 def read_safetensors(path):
@@ -56,7 +56,7 @@ def main(full, here):
         note(name, **changes)
 
     runs = manifest["files"]["train_narrow.safetensors"]["runs"]
-    runs = {name: runs[name] for name in [*RUNS, NETWORK]}
+    runs = {name: runs[name] for name in [*RUNS, NETWORK, "narrow_r18"]}
     cut("train_narrow.safetensors", lambda name: name.startswith(tuple(run + "/" for run in RUNS)), runs=runs)
 
     (here / "manifest.json").write_text(json.dumps({**manifest, "files": files}, indent=1) + "\n")

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   kiln completions bash > ~/.local/share/bash-completion/completions/kiln
-  kiln completions zsh > ~/.zfunc/_kiln                    with fpath+=~/.zfunc before compinit in ~/.zshrc
+  kiln completions zsh > ~/.zfunc/_kiln          with fpath+=~/.zfunc before compinit
   kiln completions fish > ~/.config/fish/completions/kiln.fish
   kiln completions powershell >> $PROFILE
 

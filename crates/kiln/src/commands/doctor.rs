@@ -15,7 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   kiln doctor                          the checks, and the cause and the fix in one sentence
   kiln doctor --json                   the same for programs
-  kiln doctor --bundle report.txt      everything in one file for a bug report, without names of people and machines
+  kiln doctor --bundle report.txt      all of it for a bug report, without names and private paths
 
 Exit code: 0 if all is well, 1 if something keeps a GPU from being used, 2 if the examination could not run.";
 

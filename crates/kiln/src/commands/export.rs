@@ -10,7 +10,7 @@ const EXAMPLES: &str = "\
 Examples:
   kiln export runs/resnet50-1/checkpoints/best.safetensors --onnx model.onnx
   kiln export resnet50-11ad3fa6.pth --arch resnet50 --onnx model.onnx --image-size 224
-  kiln export checkpoint.pth --weights-key model_ema --onnx model.onnx    the averaged weights of a checkpoint
+  kiln export checkpoint.pth --weights-key model_ema --onnx model.onnx    its averaged weights
 
 Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line.";
 

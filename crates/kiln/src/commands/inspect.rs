@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use clap::Args;
 use kiln_data::{
-    DecodeLimits, DeepInspection, InspectConfig, Inspection, OpenOptions, SkippedFile, inspect, inspection_page,
+    DecodeOptions, DeepInspection, InspectConfig, Inspection, OpenOptions, SkippedFile, inspect, inspection_page,
 };
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,10 +12,10 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  kiln inspect photos                                format, classes with their counts, files that can't be used
-  kiln inspect photos --deep --page photos.png       copies across the sets, sizes, colours, and pictures to look at
+  kiln inspect photos                                format, classes, files that can't be used
+  kiln inspect photos --deep --page photos.png       copies, sizes, colours, pictures to look at
   kiln inspect photos --quarantine bad.jsonl         the files that training will skip, as a list
-  kiln inspect labels.csv --strict --json            for a script: exit code 1 if anything can't be used
+  kiln inspect labels.csv --strict --json            exit code 1 if anything can't be used
 
 Exit code: 0 if all went well, 1 if not or if --strict finds a file, 2 for a mistyped command line.";
 
@@ -42,7 +42,7 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
     /// Most pixels a picture may declare
-    #[arg(long, value_name = "N", default_value_t = DecodeLimits::default().max_pixels)]
+    #[arg(long, value_name = "N", default_value_t = DecodeOptions::default().max_pixels)]
     max_pixels: u64,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Inspect) -> anyhow::Result<ExitCode> {
         let is_png = page.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
         ensure!(is_png, "cannot write {}: the page is a PNG; give its name the ending .png", page.display());
     }
-    let decode = DecodeLimits { max_pixels: args.max_pixels };
+    let decode = DecodeOptions { max_pixels: args.max_pixels, ..Default::default() };
     let config = InspectConfig { deep: args.deep, open: OpenOptions::default(), decode };
     let inspection = inspect(&args.data, &config)?;
 

@@ -6,19 +6,33 @@ use kiln_train::{StartRecorder, Trainer};
 use std::io::Write;
 use std::process::ExitCode;
 
+const EXAMPLES: &str = "\
+Examples:
+  kiln train --data photos                       what suits the device
+  kiln train --data photos --recipe fine-tune.toml --weights resnet50.pth --reinit-head
+  kiln train --data photos --set optimizer.lr=0.01 --set ema.decay=0.999
+  kiln train --data photos --resume              go on where the last run ended
+
+Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line, 130 after Ctrl-C.";
+
 /// Trains a ResNet on a folder of pictures.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Train {
     #[command(flatten)]
     options: TrainArgs,
 }
 
 pub(crate) fn run(args: &Train) -> anyhow::Result<ExitCode> {
-    let options = &args.options;
+    train(&args.options)
+}
+
+/// Trains as `options` say; how it ended goes to standard output.
+pub(crate) fn train(options: &TrainArgs) -> anyhow::Result<ExitCode> {
     let device = kiln_device::open(&options.device)?;
-    let data = options.open_data()?;
     let (mut recipe, why) = options.recipe(&device)?;
     eprintln!("recipe   {why}");
+    let data = options.open_data()?;
 
     let output = options.output(&recipe)?;
     if let Some(found) = options.fit_batch(&mut recipe, &data, &device, &output)? {

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  kiln weights --arch resnet50                      what there is for ResNet-50, and how accurate it is
-  kiln weights fetch resnet50-v2                    ./resnet50-11ad3fa6.pth, its checksum compared
-  kiln train --data photos --weights resnet50-11ad3fa6.pth --reinit-head    fine-tune it on your pictures
+  kiln weights --arch resnet50         what there is for ResNet-50, and how accurate it is
+  kiln weights fetch resnet50-v2       writes ./resnet50-11ad3fa6.pth, its checksum compared
+  kiln train --data photos --weights resnet50-11ad3fa6.pth --reinit-head
 
 Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line.";
 

@@ -315,7 +315,7 @@ fn check(key: &str, plan: &Plan, input: &Array, want: &Array, tolerance: &Value)
             let planes = &input.values[image * 3 * height * width..][..3 * height * width];
             let pixels: Vec<u8> =
                 (0..height * width * 3).map(|i| planes[(i % 3) * height * width + i / 3] as u8).collect();
-            let slot = ImageSlot { offset: 0, width: width as u32, height: height as u32 };
+            let slot = ImageSlot::whole(0, width as u32, height as u32);
             let records = Records::new(&[slot], std::slice::from_ref(&plan.program), &[], side);
             run_on_host(&pixels, &records.words, &OutputFormat { plan: records.plan, ..format.clone() })
         })

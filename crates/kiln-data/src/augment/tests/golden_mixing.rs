@@ -71,7 +71,7 @@ fn check_images(case: &Value, file: &SafeTensors, tolerance: f64) {
     let mut images = Vec::new();
     let mut pixels: Vec<u8> = Vec::new();
     for planes in input.values.chunks_exact(3 * plane) {
-        images.push(ImageSlot { offset: pixels.len(), width: width as u32, height: height as u32 });
+        images.push(ImageSlot::whole(pixels.len(), width as u32, height as u32));
         pixels.extend((0..3 * plane).map(|i| planes[(i % 3) * plane + i / 3] as u8));
         pixels.resize(pixels.len().next_multiple_of(4), 0);
     }

@@ -36,7 +36,7 @@ fn push_noise(batch: &mut HostBatch, [height, width]: [u32; 2], sample: u64) {
     // As many words as asked for; a stream of `Draws` has an end.
     let mut words = (0..).flat_map(|block: u32| philox::philox4x32_10([block, 0, sample as u32, 0], [1, 2]));
     let offset = batch.pixels.len();
-    let slot = ImageSlot { offset, width, height };
+    let slot = ImageSlot::whole(offset, width, height);
     let num_words = slot.num_bytes().div_ceil(4);
     batch.pixels.extend(words.by_ref().take(num_words).flat_map(u32::to_le_bytes));
     batch.pixels[offset + slot.num_bytes()..].fill(0);

@@ -1,0 +1,101 @@
+//! `kiln recipes`: the recipes that come with Kiln.
+
+use anyhow::anyhow;
+use clap::Args;
+use kiln_train::Recipe;
+use serde_json::json;
+use std::io::Write;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  kiln recipes                                 what there is, with published accuracy
+  kiln recipes fine-tune > my.toml             one as a file of your own
+  kiln train --recipe my.toml --data photos    and trained with
+
+Exit code: 0 if all went well, 1 if there is no such recipe.";
+
+/// Name and text of each, sorted.
+const RECIPES: [(&str, &str); 12] = [
+    ("cifar10-fast", include_str!("../../../../examples/recipes/cifar10-fast.toml")),
+    ("fashion-mnist", include_str!("../../../../examples/recipes/fashion-mnist.toml")),
+    ("ffcv-16", include_str!("../../../../examples/recipes/ffcv-16.toml")),
+    ("ffcv-88", include_str!("../../../../examples/recipes/ffcv-88.toml")),
+    ("fine-tune", include_str!("../../../../examples/recipes/fine-tune.toml")),
+    ("laptop-4gb", include_str!("../../../../examples/recipes/laptop-4gb.toml")),
+    ("linear-probe", include_str!("../../../../examples/recipes/linear-probe.toml")),
+    ("timm-a1", include_str!("../../../../examples/recipes/timm-a1.toml")),
+    ("timm-a2", include_str!("../../../../examples/recipes/timm-a2.toml")),
+    ("timm-a3", include_str!("../../../../examples/recipes/timm-a3.toml")),
+    ("torchvision-v1", include_str!("../../../../examples/recipes/torchvision-v1.toml")),
+    ("torchvision-v2", include_str!("../../../../examples/recipes/torchvision-v2.toml")),
+];
+
+/// Lists the recipes that come with Kiln, or shows one.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Recipes {
+    /// Show this one
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// Print JSON: name, published, hardware, source, epochs, arch, image_size; of one recipe its settings
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Recipes) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    match (&args.name, args.json) {
+        (Some(name), json) => {
+            let text = find(name)?;
+            match json {
+                true => writeln!(out, "{}", Recipe::from_toml(text)?.to_json()?)?,
+                false => write!(out, "{text}")?,
+            }
+        }
+        (None, true) => {
+            let rows: Vec<_> = RECIPES.iter().map(|(name, text)| row(name, text)).collect::<Result<_, _>>()?;
+            writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
+        }
+        (None, false) => {
+            for (name, text) in RECIPES {
+                let published = remark(text, "Published").unwrap_or_default();
+                writeln!(out, "{name:16} {published}")?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn find(name: &str) -> anyhow::Result<&'static str> {
+    let found = RECIPES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
+    found.ok_or_else(|| {
+        let names: Vec<_> = RECIPES.iter().map(|(known, _)| format!("`{known}`")).collect();
+        let message = format!("unknown recipe `{name}`, expected one of {}", names.join(", "));
+        anyhow!(kiln_data::with_nearest_name(&message))
+    })
+}
+
+fn row(name: &str, text: &str) -> anyhow::Result<serde_json::Value> {
+    let recipe = Recipe::from_toml(text)?;
+    Ok(json!({
+        "name": name,
+        "published": remark(text, "Published"),
+        "hardware": remark(text, "Hardware"),
+        "source": remark(text, "Source"),
+        "epochs": recipe.run.epochs,
+        "arch": recipe.model.arch,
+        "image_size": recipe.augment.image_size,
+    }))
+}
+
+/// What the head comment says behind `# what:`, with the lines that continue it.
+fn remark(text: &str, what: &str) -> Option<String> {
+    let head = text.lines().take_while(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#'));
+    let begin = format!(" {what}:");
+    let mut lines = head.skip_while(|line| !line.starts_with(&begin));
+    let first = lines.next()?.strip_prefix(&begin)?.trim().to_owned();
+    // A line that continues is indented further than one space.
+    let rest = lines.take_while(|line| line.starts_with("  "));
+    Some(rest.fold(first, |text, line| text + " " + line.trim()))
+}
