@@ -64,7 +64,7 @@ impl Format for ClassFolders {
 fn split(whole: ImageFolder, path: &Path, options: &OpenOptions) -> Result<Splits, DataError> {
     let whole = Arc::new(whole);
     // Without the name of the split's folder, so that it doesn't matter which of the two folders is named.
-    subset::split(whole.clone(), path, options, |index| whole.name_below(index, &whole.root))
+    subset::split(whole.clone(), path, options, |index| whole.name_in_split(index))
 }
 
 enum Layout<'a> {
@@ -100,12 +100,13 @@ pub(super) fn named<'a>(listing: &'a Listing, names: &[&str]) -> Option<&'a Subf
 /// A folder of class folders.
 #[derive(Clone, Debug)]
 pub struct ImageFolder {
-    root: PathBuf,
-    /// What names are relative to: `root`, or the folder that holds it and was opened.
-    shown_from: PathBuf,
+    /// Its own folder as names show it; empty if it is the one that was opened.
+    prefix: String,
     classes: Vec<String>,
     /// Folders that hold files.
     folders: Vec<PathBuf>,
+    /// The same from the split's own folder on, as text: a name is needed for each of a million files.
+    folder_names: Vec<String>,
     files: Vec<File>,
 }
 
@@ -145,8 +146,10 @@ impl ImageFolder {
         self.folders[file.folder as usize].join(&*file.name)
     }
 
-    fn name_below(&self, index: usize, folder: &Path) -> String {
-        text_below(folder, &self.path(index))
+    /// The path from the split's own folder, with slashes.
+    fn name_in_split(&self, index: usize) -> String {
+        let file = &self.files[index];
+        joined(&self.folder_names[file.folder as usize], text_from_name(&file.name))
     }
 }
 
@@ -167,12 +170,16 @@ impl Dataset for ImageFolder {
 
     /// The path from the folder opened, with slashes.
     fn name(&self, index: usize) -> String {
-        self.name_below(index, &self.shown_from)
+        joined(&self.prefix, self.name_in_split(index))
     }
 
     fn label(&self, index: usize) -> u32 {
         self.files[index].label
     }
+}
+
+fn joined(folder: &str, name: String) -> String {
+    if folder.is_empty() { name } else { format!("{folder}/{name}") }
 }
 
 fn text_below(folder: &Path, path: &Path) -> String {
@@ -306,16 +313,17 @@ impl Scan<'_> {
         labelled: impl Iterator<Item = (Class, u32)>,
         classes: Vec<String>,
     ) -> ImageFolder {
-        let (mut folders, mut files) = (Vec::new(), Vec::new());
+        let (mut folders, mut folder_names, mut files) = (Vec::new(), Vec::new(), Vec::new());
         for (class, label) in labelled {
             for Pictures { folder, files: names } in class.pictures {
                 let index = folders.len() as u32;
                 files.extend(names.into_iter().map(|name| File { folder: index, label, name }));
+                folder_names.push(text_below(root, &folder));
                 folders.push(folder);
             }
         }
-        let (root, shown_from) = (root.to_path_buf(), self.shown_from.to_path_buf());
-        ImageFolder { root, shown_from, classes, folders, files }
+        let prefix = text_below(self.shown_from, root);
+        ImageFolder { prefix, classes, folders, folder_names, files }
     }
 
     /// `Cat` and `cat` are two classes here and one folder on Windows and macOS.
