@@ -16,6 +16,7 @@ mod outcome;
 mod progress;
 mod restart;
 mod run_defaults;
+mod shipped_recipe;
 mod train_args;
 
 pub use interrupt::{INTERRUPTED, stop_on_ctrl_c};
@@ -28,4 +29,10 @@ pub use outcome::Outcome;
 pub use progress::TerminalProgress;
 pub use restart::restart_after;
 pub use run_defaults::RunDefaults;
+pub use shipped_recipe::ShippedRecipe;
 pub use train_args::{BatchSize, Parts, TrainArgs};
+
+/// The programs in the embedding guide, compiled by `cargo test`.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+struct EmbeddingGuide;
