@@ -1,7 +1,7 @@
 //! `kiln train`: trains a ResNet on a folder of pictures.
 
 use clap::Args;
-use kiln::{Outcome, TerminalProgress, TrainArgs, stop_on_ctrl_c};
+use kiln::{Outcome, TerminalProgress, TrainArgs, restart_after, stop_on_ctrl_c};
 use kiln_train::{StartRecorder, Trainer};
 use std::io::Write;
 use std::process::ExitCode;
@@ -30,11 +30,14 @@ pub(crate) fn run(args: &Train) -> anyhow::Result<ExitCode> {
 /// Trains as `options` say; how it ended goes to standard output.
 pub(crate) fn train(options: &TrainArgs) -> anyhow::Result<ExitCode> {
     let device = kiln_device::open(&options.device)?;
-    let (recipe, why) = options.recipe(&device)?;
+    let (mut recipe, why) = options.recipe(&device)?;
     eprintln!("recipe   {why}");
     let data = options.open_data()?;
 
     let output = options.output(&recipe)?;
+    if let Some(found) = options.fit_batch(&mut recipe, &data, &device, &output)? {
+        eprintln!("batch    {found}");
+    }
     let (model, loaded) = options.model(&recipe, data.train.classes(), &device)?;
     if let Some(report) = loaded {
         eprintln!("weights  {report}");
@@ -44,7 +47,10 @@ pub(crate) fn train(options: &TrainArgs) -> anyhow::Result<ExitCode> {
         trainer = trainer.resume(from.clone());
     }
     let record = StartRecorder::new(options.data.as_deref());
-    let summary = trainer.run(model, &mut (TerminalProgress::new(), record))?;
+    let summary = match trainer.run(model, &mut (TerminalProgress::new(), record)) {
+        Ok(summary) => summary,
+        Err(error) => return restart_after(error, &output),
+    };
     let outcome = Outcome(&summary);
     write!(std::io::stdout().lock(), "{outcome}")?;
     Ok(outcome.exit_code())
