@@ -31,8 +31,7 @@ Examples:
   kiln predict resnet50.pth photo.jpg --arch resnet50     weights of another program
   kiln predict --weights best.safetensors photos/         every name but that is a picture's
 
-Exit code: 0 if every file was answered, 3 if some couldn't be read (each is named), 1 if none could or the network
-can't be used.";
+Exit code: 0 if every file was answered, 3 if some couldn't be read (each is named), 1 if none could or the network can't be used.";
 
 /// Tells what is in pictures.
 ///
