@@ -1,6 +1,7 @@
 //! Who is taken for whom: a confusion matrix and the figures that follow from it.
 //!
-//! In: pairs of true and predicted class. Out: their counts; precision, recall and F1 of each class and their means.
+//! In: pairs of true and predicted class. Out: their counts; precision, recall and F1 of each class and their means; how
+//! far truth and prediction agree beyond chance.
 //! Only pairs that occur take memory, so that twenty thousand classes are no matter.
 //! Source: scikit-learn 1.9 `metrics`; a ratio whose denominator is 0 is 0, as with `zero_division=0`. Its means over the
 //! classes leave out those that are neither the truth nor a prediction of any sample; `balanced_accuracy` those without
@@ -69,8 +70,7 @@ impl ConfusionMatrix {
 
     /// Share of the samples that are predicted right; NaN without samples.
     pub fn accuracy(&self) -> f64 {
-        let hits: u64 = (0..self.num_classes()).map(|class| self.count(class, class)).sum();
-        hits as f64 / self.num_samples() as f64
+        self.num_hits() as f64 / self.num_samples() as f64
     }
 
     /// The mean recall of the classes that have samples; NaN without samples.
@@ -89,6 +89,49 @@ impl ConfusionMatrix {
         mean((0..self.num_classes()).filter(|&class| occurs(class)).map(|class| figure(&self.class(class))))
     }
 
+    /// The mean of a figure over the samples: each class counts as often as it has samples; NaN without samples.
+    pub fn weighted_mean(&self, figure: impl Fn(&ClassFigures) -> f64) -> f64 {
+        let sum: f64 = self.classes().iter().map(|class| class.support as f64 * figure(class)).sum();
+        sum / self.num_samples() as f64
+    }
+
+    /// Matthews' correlation coefficient of truth and prediction, −1 to 1: 0 is what guessing gives, however rare a class.
+    ///
+    /// `(s·c − Σtₖpₖ) / √((s² − Σtₖ²)(s² − Σpₖ²))` of `s` samples, `c` of them right, `tₖ` of class k and `pₖ` taken for it
+    /// (Gorodkin, Computational Biology and Chemistry 28, 2004). 0 if all samples are of one class or taken for one.
+    pub fn mcc(&self) -> f64 {
+        let [beyond_chance, truths, predictions] = self.agreement();
+        quotient(beyond_chance, (truths * predictions).sqrt())
+    }
+
+    /// Cohen's kappa: the accuracy beyond that of chance over what chance leaves, at most 1.
+    ///
+    /// `(s·c − Σtₖpₖ) / (s² − Σtₖpₖ)`, with the letters of [`mcc`](Self::mcc) (Cohen, Educational and Psychological
+    /// Measurement 20, 1960). 0 if all samples are of one class and taken for it.
+    pub fn cohen_kappa(&self) -> f64 {
+        let [beyond_chance, ..] = self.agreement();
+        let wrong = self.num_samples() as f64 * (self.num_samples() - self.num_hits()) as f64;
+        quotient(beyond_chance, beyond_chance + wrong)
+    }
+
+    /// `s·c − Σtₖpₖ`, `s² − Σtₖ²` and `s² − Σpₖ²`.
+    fn agreement(&self) -> [f64; 3] {
+        let samples = self.num_samples() as f64;
+        let products = |left: &[u64], right: &[u64]| -> f64 {
+            left.iter().zip(right).map(|(&left, &right)| left as f64 * right as f64).sum()
+        };
+        let (truths, predictions) = (&self.truths, &self.predictions);
+        [
+            samples * self.num_hits() as f64 - products(truths, predictions),
+            samples * samples - products(truths, truths),
+            samples * samples - products(predictions, predictions),
+        ]
+    }
+
+    fn num_hits(&self) -> u64 {
+        (0..self.num_classes()).map(|class| self.count(class, class)).sum()
+    }
+
     fn class(&self, class: usize) -> ClassFigures {
         let (hits, support, predicted) = (self.count(class, class), self.truths[class], self.predictions[class]);
         let (precision, recall) = (ratio(hits, predicted), ratio(hits, support));
@@ -98,6 +141,10 @@ impl ConfusionMatrix {
 
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+fn quotient(part: f64, whole: f64) -> f64 {
+    if whole == 0.0 { 0.0 } else { part / whole }
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
@@ -153,6 +200,15 @@ mod tests {
             ("precision_macro", matrix.macro_mean(|class| class.precision)),
             ("recall_macro", matrix.macro_mean(|class| class.recall)),
             ("f1_macro", matrix.f1_macro()),
+            // Each sample has one class and one prediction, so counting all classes together gives the accuracy.
+            ("precision_micro", matrix.accuracy()),
+            ("recall_micro", matrix.accuracy()),
+            ("f1_micro", matrix.accuracy()),
+            ("precision_weighted", matrix.weighted_mean(|class| class.precision)),
+            ("recall_weighted", matrix.weighted_mean(|class| class.recall)),
+            ("f1_weighted", matrix.weighted_mean(|class| class.f1)),
+            ("mcc", matrix.mcc()),
+            ("cohen_kappa", matrix.cohen_kappa()),
         ];
         for (name, got) in scalars {
             let want = want[name].as_f64().expect("a number");
@@ -170,5 +226,19 @@ mod tests {
         assert_eq!((class.support, class.precision, class.recall, class.f1), (1, 0.0, 0.0, 0.0));
         assert_eq!(matrix.balanced_accuracy(), (1.0 + 0.0 + 1.0) / 3.0, "the class without samples is left out");
         assert_eq!(matrix.f1_macro(), (0.8 + 0.0 + 1.0) / 3.0);
+    }
+
+    #[test]
+    fn agreement_is_1_for_all_right_and_0_for_what_says_nothing() {
+        let of = |pairs: &[(usize, usize)]| {
+            let mut matrix = ConfusionMatrix::new(3);
+            pairs.iter().for_each(|&(truth, predicted)| matrix.add(truth, predicted));
+            (matrix.mcc(), matrix.cohen_kappa())
+        };
+        assert_eq!(of(&[(0, 0), (1, 1), (2, 2), (2, 2)]), (1.0, 1.0));
+        assert_eq!(of(&[(0, 1), (1, 1), (2, 1)]), (0.0, 0.0), "always the same answer");
+        assert_eq!(of(&[(1, 1), (1, 1)]), (0.0, 0.0), "one class leaves nothing to tell apart");
+        assert_eq!(of(&[(0, 1), (1, 0)]), (-1.0, -1.0), "always the other class");
+        assert_eq!(of(&[]), (0.0, 0.0));
     }
 }

@@ -9,6 +9,7 @@
 use crate::calibration::Calibration;
 use crate::confusion::ConfusionMatrix;
 use crate::error::TrainError;
+use crate::roc_auc::RocAuc;
 use crate::trained_model::TrainedModel;
 use burn::tensor::activation::log_softmax;
 use kiln_data::{Dataset, Loader, LoaderConfig, Skipped};
@@ -52,6 +53,16 @@ pub struct Evaluation {
     pub balanced_accuracy: f64,
     /// Mean F1 of the classes that occur, 0–1.
     pub f1_macro: f64,
+    /// Matthews' correlation coefficient, −1 to 1; 0 is what guessing gives.
+    #[serde(default)]
+    pub mcc: f64,
+    /// Cohen's kappa, at most 1; 0 is what guessing gives.
+    #[serde(default)]
+    pub cohen_kappa: f64,
+    /// Mean area under the ROC curve of each class against the rest, 0–1; 0.5 is what guessing gives. `None` if no class
+    /// can be told from another, or there were too many answers to keep.
+    #[serde(default)]
+    pub roc_auc: Option<f64>,
     /// Expected calibration error, 0–1.
     pub ece: f64,
     /// Seconds it took.
@@ -194,6 +205,7 @@ fn outputs_by_name(model: &TrainedModel, classes: &[String]) -> Result<Vec<usize
 struct Tally {
     confusion: ConfusionMatrix,
     calibration: Calibration,
+    roc_auc: RocAuc,
     answers: Vec<Answer>,
     loss_sum: f64,
     top5_hits: u64,
@@ -204,6 +216,7 @@ impl Tally {
         Self {
             confusion: ConfusionMatrix::new(num_classes),
             calibration: Calibration::default(),
+            roc_auc: RocAuc::new(num_classes),
             answers: Vec::new(),
             loss_sum: 0.0,
             top5_hits: 0,
@@ -216,6 +229,7 @@ impl Tally {
         let (loss, confidence) = (-f64::from(row[truth]), f64::from(row[predicted]).exp());
         self.confusion.add(truth, predicted);
         self.calibration.add(confidence, truth == predicted);
+        self.roc_auc.add(row, truth);
         self.loss_sum += loss;
         self.top5_hits += u64::from(num_ahead(row, truth) < TOP_K.min(row.len()));
         self.answers.push(Answer { sample, name: String::new(), truth, predicted, confidence, loss });
@@ -248,6 +262,9 @@ impl Tally {
             top5: self.top5_hits as f64 / num_images as f64,
             balanced_accuracy: self.confusion.balanced_accuracy(),
             f1_macro: self.confusion.f1_macro(),
+            mcc: self.confusion.mcc(),
+            cohen_kappa: self.confusion.cohen_kappa(),
+            roc_auc: self.roc_auc.macro_mean(),
             ece: self.calibration.error(),
             secs,
             classes: self.confusion.classes().into_iter().zip(0..).map(of_class).collect(),

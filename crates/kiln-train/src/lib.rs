@@ -75,6 +75,7 @@ mod recipe;
 mod report;
 mod resume;
 mod rmsprop;
+mod roc_auc;
 mod run_folder;
 mod schedule;
 mod sgd;
@@ -117,6 +118,7 @@ pub use report::{
     Best, EpochMetrics, EpochReport, Notice, Observer, Resumed, Started, StepReport, Stopped, Summary, ValidationReport,
 };
 pub use rmsprop::{RmsProp, RmsPropState};
+pub use roc_auc::RocAuc;
 pub use run_folder::RunFolder;
 pub use schedule::{AfterWarmup, Anneal, Curve, OneCycle, Phases, Schedule, Warmup, WarmupShape};
 pub use sgd::{Residence, Sgd, SgdState};

@@ -162,9 +162,13 @@ fn eval_judges_by_name_and_leaves_a_page_and_pictures() {
     let (code, stdout, stderr) = outcome(&mut command);
     assert_eq!(code, Some(0), "{stderr}");
     let found: Value = serde_json::from_str(&stdout).expect("JSON");
-    let numbers = ["num_images", "loss", "top1", "top5", "balanced_accuracy", "f1_macro", "ece", "secs"];
+    let numbers = [
+        ["num_images", "loss", "top1", "top5", "balanced_accuracy", "f1_macro"].as_slice(),
+        &["mcc", "cohen_kappa", "roc_auc", "ece", "secs"],
+    ]
+    .concat();
     let lists = ["classes", "confusion", "calibration", "worst", "samples", "skipped"];
-    let schema: Vec<_> = numbers.map(|key| (key, "number")).into_iter().chain(lists.map(|key| (key, "list"))).collect();
+    let schema: Vec<_> = numbers.into_iter().map(|key| (key, "number")).chain(lists.map(|key| (key, "list"))).collect();
     assert_schema(&found, &[schema, vec![("weights", "text")]].concat());
     let class =
         [("name", "text"), ("images", "number"), ("precision", "number"), ("recall", "number"), ("f1", "number")];
@@ -184,6 +188,42 @@ fn eval_judges_by_name_and_leaves_a_page_and_pictures() {
     let metrics = std::fs::read_to_string(finished().join("run/metrics.jsonl")).expect("the record");
     let lines: Vec<Value> = metrics.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert!(lines.iter().any(|line| line["val_top1"].is_number()));
+}
+
+#[test]
+fn weights_may_be_named_by_their_option_in_eval_predict_and_export() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let weights = folder.path().join("mine.safetensors");
+    std::fs::copy(finished().join("run/checkpoints/best.safetensors"), &weights).expect("a copy");
+    let weights = weights.to_str().expect("a path");
+    let ask = |arguments: &[&str]| {
+        let (code, stdout, stderr) = outcome(kiln(finished()).args(arguments));
+        assert_eq!(code, Some(0), "{arguments:?}: {stderr}");
+        stdout
+    };
+    let judged = ask(&["eval", "run", "--weights", weights]);
+    for figure in ["top-1", "Matthews correlation", "Cohen's kappa", "area under the ROC curve"] {
+        assert!(judged.contains(figure), "{figure} in {judged}");
+    }
+    assert!(!finished().join("run/evaluation").exists(), "other weights' figures aren't the run's");
+    let same = ask(&["eval", "--weights", weights, "--data", "data"]);
+    assert_eq!(judged, same, "the run only says which data");
+
+    let pictures = ["data/val/house", "data/val/fish", "--csv"];
+    let named = ask(&[&["predict", "--weights", weights], pictures.as_slice()].concat());
+    assert_eq!(named, ask(&[&["predict", weights], pictures.as_slice()].concat()));
+    assert!(named.contains("data/val/house"), "{named}");
+
+    let onnx = folder.path().join("model.onnx");
+    ask(&["export", "--weights", weights, "--onnx", onnx.to_str().expect("a path")]);
+    assert!(onnx.metadata().expect("a file").len() > 1 << 20);
+    assert_refused(&[
+        (&["eval", "--data", "data"], 2, &["RUN_OR_WEIGHTS"]),
+        (&["eval", "--weights", weights], 1, &["mine.safetensors", "--data"]),
+        (&["export", "--onnx", "x.onnx"], 2, &["FILE"]),
+        (&["export", weights, "--weights", weights, "--onnx", "x.onnx"], 2, &["--weights"]),
+        (&["predict", "--weights", weights], 2, &["RUN_OR_WEIGHTS"]),
+    ]);
 }
 
 #[test]

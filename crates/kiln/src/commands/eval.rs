@@ -1,5 +1,6 @@
 //! `kiln eval`: how good a trained network is on a data set.
 
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiln_data::{OpenOptions, scenes};
@@ -16,6 +17,7 @@ Examples:
   kiln eval runs/resnet50-1 --data photos          figures, and a page with the worst pictures
   kiln eval runs/resnet50-1 --split train          on the pictures it was trained on
   kiln eval best.safetensors --data photos --json  for a program
+  kiln eval runs/resnet50-1 --weights averaged.safetensors    its data, other weights
   kiln eval resnet50.pth --arch resnet50 --data imagenet --image-size 224 --output out
 
 Exit code: 0 if it was evaluated, 1 if not.";
@@ -28,8 +30,14 @@ Exit code: 0 if it was evaluated, 1 if not.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Eval {
     /// A run folder, one of its checkpoints, or a weights file
-    #[arg(value_name = "RUN_OR_WEIGHTS")]
-    model: PathBuf,
+    #[arg(value_name = "RUN_OR_WEIGHTS", required_unless_present = "weights")]
+    model: Option<PathBuf>,
+    /// Judge these weights; a run named beside them still says which data, and its evaluation stays
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+    /// The key in the weights file under which the weights lie, such as model_ema, instead of the likeliest
+    #[arg(long, value_name = "KEY")]
+    weights_key: Option<String>,
     /// The data set. Default: what the run was trained on
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -71,19 +79,22 @@ enum Split {
 }
 
 pub(crate) fn run(args: &Eval) -> anyhow::Result<ExitCode> {
-    let recorded = RunFolder::new(&args.model).starts()?.pop().map(|start| start.data);
+    // clap asks for at least one of them.
+    let weights = args.weights.as_ref().or(args.model.as_ref()).context("name a run or a weights file")?;
+    let run = args.model.as_ref().unwrap_or(weights);
+    let recorded = RunFolder::new(run).starts()?.pop().map(|start| start.data);
     let splits = match args.data.clone().map(Some).or(recorded) {
         Some(Some(path)) => kiln_data::open(&path, &OpenOptions::default())?,
         Some(None) => scenes::open_or_create(None, &scenes::ScenesConfig::default())?,
-        None => anyhow::bail!(
-            "{} doesn't say which data it was trained on; name a data set with --data",
-            args.model.display()
-        ),
+        None => {
+            anyhow::bail!("{} doesn't say which data it was trained on; name a data set with --data", run.display())
+        }
     };
     let data = if args.split == Split::Val { splits.val } else { splits.train };
     let device = kiln_device::open(&args.device)?;
     let image_size = args.image_size.map(usize::from);
-    let model = TrainedModel::open(&args.model, &OpenModel { arch: args.arch, set: None, image_size }, &device.device)?;
+    let set = args.weights_key.as_deref();
+    let model = TrainedModel::open(weights, &OpenModel { arch: args.arch, set, image_size }, &device.device)?;
     let config = EvaluateConfig {
         batch_size: args.batch_size.map(|size| size as usize),
         limit_batches: args.limit_batches.map(|limit| limit as usize),
@@ -101,7 +112,8 @@ pub(crate) fn run(args: &Eval) -> anyhow::Result<ExitCode> {
     for skipped in &evaluation.skipped {
         eprintln!("skipped  {}: {}", skipped.name, skipped.reason);
     }
-    let of_run = args.model.join("recipe.toml").is_file().then(|| evaluation_folder(&args.model));
+    let keeps = args.weights.is_none() && run.join("recipe.toml").is_file();
+    let of_run = keeps.then(|| evaluation_folder(run));
     if let Some(folder) = args.output.clone().or(of_run) {
         let page = write_evaluation(&folder, &evaluation, &data)?;
         eprintln!("wrote {}", page.display());
@@ -115,16 +127,18 @@ pub(crate) fn run(args: &Eval) -> anyhow::Result<ExitCode> {
 }
 
 fn write_table(out: &mut impl Write, found: &Evaluation) -> std::io::Result<()> {
-    let Evaluation { num_images, loss, top1, top5, balanced_accuracy, f1_macro, ece, .. } = found;
+    let Evaluation { num_images, loss, top1, top5, balanced_accuracy, f1_macro, mcc, cohen_kappa, ece, .. } = found;
     let k = found.classes.len().min(5);
     writeln!(out, "{num_images} pictures: top-1 {:.2} %, top-{k} {:.2} %, loss {loss:.4}", 100.0 * top1, 100.0 * top5)?;
     writeln!(
         out,
-        "balanced accuracy {:.2} %, mean F1 {:.2} %, calibration error {:.2} %\n",
+        "balanced accuracy {:.2} %, mean F1 {:.2} %, calibration error {:.2} %",
         100.0 * balanced_accuracy,
         100.0 * f1_macro,
         100.0 * ece
     )?;
+    let area = found.roc_auc.map_or(String::new(), |area| format!(", area under the ROC curve {area:.4}"));
+    writeln!(out, "Matthews correlation {mcc:.4}, Cohen's kappa {cohen_kappa:.4}{area}\n")?;
     let width = found.classes.iter().map(|class| class.name.chars().count()).max().unwrap_or(0).max("class".len());
     writeln!(out, "{:width$} {:>9} {:>10} {:>8} {:>8}", "class", "pictures", "precision", "recall", "F1")?;
     for class in &found.classes {

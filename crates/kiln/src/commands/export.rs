@@ -1,5 +1,6 @@
 //! `kiln export`: trained weights in a form for other programs.
 
+use anyhow::Context;
 use clap::Args;
 use kiln_model::{Arch, LoadOptions, Norms, OnnxOptions, WeightsFile};
 use std::io::Write;
@@ -22,8 +23,11 @@ Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Export {
     /// The weights: safetensors, or PyTorch's .pth, timm's and Lightning's checkpoints
-    #[arg(value_name = "FILE")]
-    weights: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "weights")]
+    file: Option<PathBuf>,
+    /// The same, as an option
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    weights: Option<PathBuf>,
     /// The ONNX file to write
     #[arg(long, value_name = "FILE")]
     onnx: PathBuf,
@@ -42,7 +46,9 @@ pub(crate) struct Export {
 }
 
 pub(crate) fn run(args: &Export) -> anyhow::Result<ExitCode> {
-    let file = WeightsFile::open(&args.weights)?;
+    // clap asks for one of them.
+    let weights = args.weights.as_ref().or(args.file.as_ref()).context("name a weights file")?;
+    let file = WeightsFile::open(weights)?;
     let set = args.weights_key.as_deref();
     let model = file.config(args.arch, set)?.init(0, &kiln_device::cpu());
     let (model, report) = model.load_weights(&file, &LoadOptions { set, ..LoadOptions::default() })?;

@@ -29,6 +29,7 @@ Examples:
   find . -name '*.jpg' | kiln predict runs/resnet50-1 - --json      a list, as JSON lines
   kiln predict runs/resnet50-1 photo.jpg --gradcam out    where the network looked, as pictures
   kiln predict resnet50.pth photo.jpg --arch resnet50     weights of another program
+  kiln predict --weights best.safetensors photos/         every name but that is a picture's
 
 Exit code: 0 if every file was answered, 3 if some couldn't be read (each is named), 1 if none could or the network can't be used.";
 
@@ -38,12 +39,15 @@ Exit code: 0 if every file was answered, 3 if some couldn't be read (each is nam
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Predict {
-    /// A run folder, one of its checkpoints, or a weights file
+    /// A run folder, one of its checkpoints, or a weights file; left out with --weights
     #[arg(value_name = "RUN_OR_WEIGHTS")]
     model: PathBuf,
     /// Picture files, folders, patterns such as 'photos/*.jpg', or - for a list of files on standard input
-    #[arg(value_name = "INPUT", required = true)]
+    #[arg(value_name = "INPUT", required_unless_present = "weights")]
     inputs: Vec<PathBuf>,
+    /// Ask the network of this weights file; everything else named is then a picture
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
     /// Classes told for each picture, the likeliest first
     #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
@@ -74,11 +78,12 @@ pub(crate) struct Predict {
 }
 
 pub(crate) fn run(args: &Predict) -> anyhow::Result<ExitCode> {
-    let files = inputs::files(&args.inputs)?;
+    let (network, inputs) = args.network_and_inputs();
+    let files = inputs::files(&inputs)?;
     let device = kiln_device::open(&args.device)?;
     let options =
         OpenModel { arch: args.arch, set: args.weights_key.as_deref(), image_size: args.image_size.map(usize::from) };
-    let model = TrainedModel::open(&args.model, &options, &device.device)?;
+    let model = TrainedModel::open(&network, &options, &device.device)?;
     let gradcam = args.gradcam.as_deref().map(GradCam::into_folder).transpose()?;
     let answered = match answer(args, &model, &files, gradcam) {
         // Whoever read the answers has enough of them.
@@ -89,6 +94,16 @@ pub(crate) fn run(args: &Predict) -> anyhow::Result<ExitCode> {
         bail!("none of the {} files is a picture that can be read", files.len());
     }
     Ok(if answered < files.len() { ExitCode::from(SOME_UNREADABLE) } else { ExitCode::SUCCESS })
+}
+
+impl Predict {
+    /// Where the network is, and what it is asked about: with `--weights` the first name is a picture too.
+    fn network_and_inputs(&self) -> (PathBuf, Vec<PathBuf>) {
+        match &self.weights {
+            Some(weights) => (weights.clone(), std::iter::once(&self.model).chain(&self.inputs).cloned().collect()),
+            None => (self.model.clone(), self.inputs.clone()),
+        }
+    }
 }
 
 /// Answers `files` a batch at a time, in their order; how many of them could be.
