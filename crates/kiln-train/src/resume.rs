@@ -57,10 +57,10 @@ pub(crate) fn origin(
         changed: expected.recipe.differences(&state.recipe),
     };
     for damaged in &resumed.damaged {
-        tracing::warn!(%damaged, "damaged");
+        tracing::info!(%damaged, "damaged");
     }
     for change in &resumed.changed {
-        tracing::warn!(%change, "the recipe changed since the checkpoint");
+        tracing::info!(%change, "the recipe changed since the checkpoint");
     }
     Ok((Some(found), Some(resumed)))
 }

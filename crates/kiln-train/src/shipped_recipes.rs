@@ -1,4 +1,4 @@
-//! The recipes in `examples/recipes`: each is what it says, and each trains.
+//! The recipes in `crates/kiln/recipes`: each is what it says, and each trains.
 
 use crate::recipe::{Recipe, Setting};
 use crate::trainer::Trainer;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Every shipped recipe: its name and its text.
 fn shipped() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/recipes");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kiln/recipes");
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(&folder).expect("the recipes").map(|entry| entry.expect("an entry").path()).collect();
     files.sort();

@@ -15,6 +15,7 @@ mod logging;
 mod outcome;
 mod progress;
 mod run_defaults;
+mod shipped_recipe;
 mod train_args;
 
 pub use interrupt::{INTERRUPTED, stop_on_ctrl_c};
@@ -26,4 +27,10 @@ pub use logging::log_to_stderr;
 pub use outcome::Outcome;
 pub use progress::TerminalProgress;
 pub use run_defaults::RunDefaults;
+pub use shipped_recipe::ShippedRecipe;
 pub use train_args::{Parts, TrainArgs};
+
+/// The programs in the embedding guide, compiled by `cargo test`.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+struct EmbeddingGuide;

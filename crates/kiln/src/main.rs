@@ -21,7 +21,7 @@ Examples:
   kiln pack photos -o packed                 the same, no larger than needed, in shards
   kiln bench loader photos                   whether reading and decoding keep up with a GPU
   kiln predict runs/resnet50-1 photo.jpg     what is in a picture
-  kiln train --recipe examples/recipes/fine-tune.toml --set optimizer.lr=0.005 --data photos
+  kiln train --recipe fine-tune --set optimizer.lr=0.005 --data photos
   kiln lr-find --data photos                 which learning rate suits the data, with a plot
   kiln preview photos --recipe my.toml       a picture of what the model would see
   kiln train --data photos --weights resnet50.pth --reinit-head    begin with weights you have
@@ -29,8 +29,7 @@ Examples:
 
 Every subcommand's --help ends with examples of its own.
 
-Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line, 3 if some pictures couldn't be read and the rest
-are answered, 130 after Ctrl-C; `kiln doctor` has its own.
+Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line, 3 if some pictures couldn't be read and the rest are answered, 130 after Ctrl-C; `kiln doctor` has its own.
 NO_COLOR=1 turns colours off; away from a terminal there are none. KILN_LOG=debug says what happens inside.";
 
 /// Trains image classifiers on whatever GPU this machine has.

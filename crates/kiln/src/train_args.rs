@@ -4,6 +4,7 @@
 //! without one from [`RunDefaults`], which fit the device.
 
 use crate::run_defaults::RunDefaults;
+use crate::shipped_recipe::ShippedRecipe;
 use anyhow::{Context, bail};
 use clap::Args;
 use kiln_data::{ByteSize, OpenOptions, Splits, scenes};
@@ -51,8 +52,8 @@ pub struct TrainArgs {
     /// End each epoch after this many batches, in training and validation
     #[arg(long, value_name = "N")]
     pub limit_batches: Option<usize>,
-    /// Start from this recipe (TOML, or JSON by its ending) instead of the defaults for the device
-    #[arg(long, value_name = "FILE")]
+    /// Start from this recipe instead of the defaults for the device: a file (TOML, or JSON by its ending), or one of `kiln recipes`
+    #[arg(long, value_name = "FILE_OR_NAME")]
     pub recipe: Option<PathBuf>,
     /// Change one key of the recipe, such as optimizer.lr=0.5; may be given several times
     #[arg(long, value_name = "KEY=VALUE")]
@@ -183,7 +184,11 @@ fn set<T: Copy>(field: &mut T, value: Option<T>) {
     }
 }
 
+/// The recipe in `file`; if there is no such file and it looks like a name, the one that comes with Kiln.
 fn read_recipe(file: &Path) -> anyhow::Result<Recipe> {
+    if let Some(name) = file.to_str().filter(|name| !file.exists() && !name.contains(['/', '\\', '.'])) {
+        return Ok(Recipe::from_toml(ShippedRecipe::find(name)?.text)?);
+    }
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the recipe {}", file.display()))?;
     let is_json = file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
     let recipe = if is_json { Recipe::from_json(&text) } else { Recipe::from_toml(&text) };

@@ -329,8 +329,9 @@ fn preview_says_what_it_cannot_do() {
     let folder = folder();
     let data = pictures(folder.path());
     std::fs::write(folder.path().join("my.toml"), RECIPE.replace("rand_augment", "rand_augmnt")).expect("written");
-    let cases: [(&[&str], &[&str]); 4] = [
+    let cases: [(&[&str], &[&str]); 5] = [
         (&["--recipe", "my.toml"], &["my.toml", "line 6", "did you mean `rand_augment`?"]),
+        (&["--recipe", "fine-tine"], &["did you mean `fine-tune`?"]),
         (&["-o", "no/such/folder.png"], &["no/such/folder.png", "choose another path"]),
         (&["-o", "grid.jpg"], &["grid.jpg", ".png"]),
         (&["--images", "0"], &["images is 0"]),

@@ -283,7 +283,8 @@ impl fmt::Display for LoaderReport {
             let verdict = if feed.ratio >= 1.0 { "enough" } else { "too slow" };
             let head = if index == 0 { "feeds" } else { "" };
             let (gpu, needs) = (feed.gpu, feed.needs_images_per_sec);
-            write!(f, "{head:<9}{gpu}: {verdict}, {:.1} of the {needs:.0} images/s ResNet-50 takes", feed.ratio)?;
+            let percent = 100.0 * feed.ratio;
+            write!(f, "{head:<9}{gpu}: {verdict}, {percent:.0} % of the {needs:.0} images/s ResNet-50 takes")?;
             if index + 1 < self.feeds.len() {
                 writeln!(f)?;
             }
@@ -348,8 +349,8 @@ mod tests {
             "first batch after 1.00 s",
             "bound    by decoding: ",
             "memory   200 MiB after epoch 2, 201 MiB after epoch 3",
-            "feeds    laptop RTX 2070 or 2080 Max-Q: enough, 1.3 of the 297 images/s ResNet-50 takes",
-            "RTX 3090: too slow, 0.3 of the 1218 images/s",
+            "feeds    laptop RTX 2070 or 2080 Max-Q: enough, 135 % of the 297 images/s ResNet-50 takes",
+            "RTX 3090: too slow, 33 % of the 1218 images/s",
         ] {
             assert!(text.contains(line), "{line:?} in\n{text}");
         }

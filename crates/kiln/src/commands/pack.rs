@@ -102,8 +102,9 @@ fn summarise(out: &mut impl Write, report: &PackReport, folder: &str) -> std::io
         let images = sum(PackedShard::samples);
         writeln!(
             out,
-            "{split:8} {images} images in {} shards: {kept} kept as they were, {encoded} encoded, {skipped} skipped",
-            shards.len()
+            "{split:8} {images} images in {} {}: {kept} kept as they were, {encoded} encoded, {skipped} skipped",
+            shards.len(),
+            if shards.len() == 1 { "shard" } else { "shards" }
         )?;
     }
     let share = 100.0 * pictures as f64 / source.max(1) as f64;

@@ -30,8 +30,7 @@ Examples:
   kiln predict runs/resnet50-1 photo.jpg --gradcam out    where the network looked, as pictures
   kiln predict resnet50.pth photo.jpg --arch resnet50     weights of another program
 
-Exit code: 0 if every file was answered, 3 if some couldn't be read (each is named), 1 if none could or the network
-can't be used.";
+Exit code: 0 if every file was answered, 3 if some couldn't be read (each is named), 1 if none could or the network can't be used.";
 
 /// Tells what is in pictures.
 ///

@@ -15,8 +15,8 @@ pub(crate) struct Preview {
     /// Class folders, pictures with a table, CIFAR, IDX or parquet; `kiln inspect` says. Default: the set Kiln draws itself
     #[arg(value_name = "DATA")]
     data: Option<PathBuf>,
-    /// Show this recipe (TOML) instead of what `kiln train` does without one
-    #[arg(long, value_name = "FILE")]
+    /// Show this recipe, a file or one of `kiln recipes`, instead of what `kiln train` does without one
+    #[arg(long, value_name = "FILE_OR_NAME")]
     recipe: Option<PathBuf>,
     /// Where to write the PNG
     #[arg(short, long, value_name = "FILE", default_value = "preview.png")]

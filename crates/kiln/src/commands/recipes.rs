@@ -1,7 +1,7 @@
 //! `kiln recipes`: the recipes that come with Kiln.
 
-use anyhow::anyhow;
 use clap::Args;
+use kiln::ShippedRecipe;
 use kiln_train::Recipe;
 use serde_json::json;
 use std::io::Write;
@@ -12,24 +12,9 @@ Examples:
   kiln recipes                                 what there is, with published accuracy
   kiln recipes fine-tune > my.toml             one as a file of your own
   kiln train --recipe my.toml --data photos    and trained with
+  kiln train --recipe fine-tune --data photos  or as it is
 
 Exit code: 0 if all went well, 1 if there is no such recipe.";
-
-/// Name and text of each, sorted.
-const RECIPES: [(&str, &str); 12] = [
-    ("cifar10-fast", include_str!("../../../../examples/recipes/cifar10-fast.toml")),
-    ("fashion-mnist", include_str!("../../../../examples/recipes/fashion-mnist.toml")),
-    ("ffcv-16", include_str!("../../../../examples/recipes/ffcv-16.toml")),
-    ("ffcv-88", include_str!("../../../../examples/recipes/ffcv-88.toml")),
-    ("fine-tune", include_str!("../../../../examples/recipes/fine-tune.toml")),
-    ("laptop-4gb", include_str!("../../../../examples/recipes/laptop-4gb.toml")),
-    ("linear-probe", include_str!("../../../../examples/recipes/linear-probe.toml")),
-    ("timm-a1", include_str!("../../../../examples/recipes/timm-a1.toml")),
-    ("timm-a2", include_str!("../../../../examples/recipes/timm-a2.toml")),
-    ("timm-a3", include_str!("../../../../examples/recipes/timm-a3.toml")),
-    ("torchvision-v1", include_str!("../../../../examples/recipes/torchvision-v1.toml")),
-    ("torchvision-v2", include_str!("../../../../examples/recipes/torchvision-v2.toml")),
-];
 
 /// Lists the recipes that come with Kiln, or shows one.
 #[derive(Args)]
@@ -47,18 +32,18 @@ pub(crate) fn run(args: &Recipes) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     match (&args.name, args.json) {
         (Some(name), json) => {
-            let text = find(name)?;
+            let text = ShippedRecipe::find(name)?.text;
             match json {
                 true => writeln!(out, "{}", Recipe::from_toml(text)?.to_json()?)?,
                 false => write!(out, "{text}")?,
             }
         }
         (None, true) => {
-            let rows: Vec<_> = RECIPES.iter().map(|(name, text)| row(name, text)).collect::<Result<_, _>>()?;
+            let rows: Vec<_> = ShippedRecipe::ALL.iter().map(row).collect::<Result<_, _>>()?;
             writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
         }
         (None, false) => {
-            for (name, text) in RECIPES {
+            for ShippedRecipe { name, text } in ShippedRecipe::ALL {
                 let published = remark(text, "Published").unwrap_or_default();
                 writeln!(out, "{name:16} {published}")?;
             }
@@ -67,16 +52,7 @@ pub(crate) fn run(args: &Recipes) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn find(name: &str) -> anyhow::Result<&'static str> {
-    let found = RECIPES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
-    found.ok_or_else(|| {
-        let names: Vec<_> = RECIPES.iter().map(|(known, _)| format!("`{known}`")).collect();
-        let message = format!("unknown recipe `{name}`, expected one of {}", names.join(", "));
-        anyhow!(kiln_data::with_nearest_name(&message))
-    })
-}
-
-fn row(name: &str, text: &str) -> anyhow::Result<serde_json::Value> {
+fn row(ShippedRecipe { name, text }: &ShippedRecipe) -> anyhow::Result<serde_json::Value> {
     let recipe = Recipe::from_toml(text)?;
     Ok(json!({
         "name": name,
