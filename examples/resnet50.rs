@@ -12,7 +12,7 @@
 
 use clap::Parser;
 use kiln::train::Trainer;
-use kiln::{Outcome, TerminalProgress, TrainArgs, device, log_to_stderr, stop_on_ctrl_c};
+use kiln::{Outcome, TerminalProgress, TrainArgs, device, log_to_stderr, restart_after, stop_on_ctrl_c};
 use std::process::ExitCode;
 
 /// Trains ResNet-50 on the right GPU of this machine.
@@ -34,8 +34,12 @@ fn main() -> anyhow::Result<ExitCode> {
     let data = options.open_data()?;
 
     // The recipe: sizes that fit the device, unless options or a recipe file say otherwise.
-    let (recipe, why) = options.recipe(&device)?;
+    let (mut recipe, why) = options.recipe(&device)?;
     eprintln!("recipe   {why}");
+    let output = options.output(&recipe)?;
+    if let Some(found) = options.fit_batch(&mut recipe, &data, &device, &output)? {
+        eprintln!("batch    {found}");
+    }
 
     // The network, with the same first weights on every device, or with those of --weights.
     let (model, loaded) = options.model(&recipe, data.train.classes(), &device)?;
@@ -44,12 +48,15 @@ fn main() -> anyhow::Result<ExitCode> {
     }
 
     // The loop: batch → augment on the device → forward → loss → backward → step; then validation and a checkpoint.
-    let output = options.output(&recipe)?;
     let mut trainer = Trainer::new(recipe, &device, data, &output)?.stop_with(stop_on_ctrl_c());
     if let Some(from) = &options.resume {
         trainer = trainer.resume(from.clone());
     }
-    let summary = trainer.run(model, &mut TerminalProgress::new())?;
+    let summary = match trainer.run(model, &mut TerminalProgress::new()) {
+        Ok(summary) => summary,
+        // A device that was lost can't be used again in this process.
+        Err(error) => return restart_after(error, &output),
+    };
 
     let outcome = Outcome(&summary);
     print!("{outcome}");

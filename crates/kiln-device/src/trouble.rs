@@ -30,16 +30,27 @@ impl Trouble {
         }
         if has(&[
             "device lost",
+            "device is lost",
             "devicelost",
             "device_lost",
             "device_removed",
             "job timeout",
             "gpu is lost",
             "fallen off",
+            "poisoned",
         ]) {
             return Some(Self::Lost);
         }
-        if has(&["out of memory", "outofmemory", "out_of_memory", "out_of_device_memory", "buffertoobig", "too big"]) {
+        if has(&[
+            "out of memory",
+            "out-of-memory",
+            "outofmemory",
+            "out_of_memory",
+            "out_of_device_memory",
+            "out of device memory",
+            "buffertoobig",
+            "too big",
+        ]) {
             return Some(Self::OutOfMemory);
         }
         if has(&["nvrtc"]) {
@@ -86,7 +97,11 @@ mod tests {
             ("CUDA_ERROR_OUT_OF_MEMORY", Trouble::OutOfMemory),
             ("can't allocate buffer of size 4294967296: OutOfMemory", Trouble::OutOfMemory),
             ("ERROR_OUT_OF_DEVICE_MEMORY", Trouble::OutOfMemory),
-            ("Parent device is lost: VK_ERROR_DEVICE_LOST", Trouble::Lost),
+            ("An out-of-memory error happened during launch\nCaused by:\n  full", Trouble::OutOfMemory),
+            ("out of device memory allocating 1024 bytes\n0: main", Trouble::OutOfMemory),
+            ("The device was poisoned during launch\nCaused by:\n  Unknown: reset", Trouble::Lost),
+            ("Parent device is lost", Trouble::Lost),
+            ("VK_ERROR_DEVICE_LOST", Trouble::Lost),
             ("DXGI_ERROR_DEVICE_REMOVED", Trouble::Lost),
             ("CUDA_ERROR_LAUNCH_TIMEOUT: the launch timed out and was terminated", Trouble::TimedOut),
             ("DXGI_ERROR_DEVICE_HUNG", Trouble::TimedOut),

@@ -1,6 +1,6 @@
 //! Batch normalisation with PyTorch's semantics.
 //!
-//! In and out: float `[B, C, H, W]`. On an autodiff device the batch's own statistics normalise and the
+//! In and out: float `[B, C, H, W]`; in 16 bits too, while statistics and arithmetic are f32. On an autodiff device the batch's own statistics normalise and the
 //! running ones follow them; on a plain device the running ones normalise.
 //! Source: Ioffe and Szegedy, arXiv 1502.03167; `torch.nn.BatchNorm2d` of PyTorch 2.14.
 //! Differs from burn's `BatchNorm`: the running variance is the unbiased one (× n/(n-1)), as PyTorch's; an
@@ -16,7 +16,7 @@ use burn::module::{
     Content, Devices, Flag, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor, Param, ParamId,
 };
 use burn::tensor::module::batch_norm_train;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 
 /// Options of a [`BatchNorm`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -78,10 +78,13 @@ impl BatchNorm {
     /// In training, if a channel holds a single value (`B * H * W == 1`): its variance is undefined. PyTorch
     /// refuses this too; [`validate_batch`](crate::ResNetConfig::validate_batch) tells beforehand.
     pub fn forward(&self, input: Tensor<4>) -> Tensor<4> {
-        match self.is_training(&input.device()) {
+        let dtype = input.dtype();
+        let input = input.cast(DType::F32);
+        let output = match self.is_training(&input.device()) {
             true => self.forward_train(input),
             false => self.forward_eval(input),
-        }
+        };
+        output.cast(dtype)
     }
 
     /// Whether a forward pass on `device` trains: it is an autodiff device, and the layer isn't frozen.

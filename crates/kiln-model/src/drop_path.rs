@@ -35,7 +35,8 @@ impl DropPath {
         let images = branch.dims()[0];
         let factors = TensorData::new(self.factors(images, batch), [images, 1, 1, 1]);
         let device = branch.device().without_autodiff();
-        branch * Tensor::from_data(factors, &device)
+        let factors = Tensor::<4>::from_data(factors, &device).cast(branch.dtype());
+        branch * factors
     }
 
     /// What each image's branch is multiplied with: 0, or one over the share kept.

@@ -1,6 +1,7 @@
 //! The residual network: one builder for the whole family.
 //!
-//! In: float images `[B, 3, H, W]`, normalised. Out: logits `[B, num_classes]`.
+//! In: float images `[B, 3, H, W]`, normalised. Out: logits `[B, num_classes]`, f32.
+//! Convolutions compute in the type of the images; weights, batch norms and the last layer are f32 whatever that is.
 //! Source: He et al., arXiv 1512.03385; torchvision 0.29 `models/resnet.py` (version 1.5: a bottleneck's
 //! stride sits on its 3×3); timm 1.0 for the deep stem and the averaged shortcut (He et al., arXiv 1812.01187).
 //! Not done here: which numbers make which model (`zoo.rs`), names and files (`state.rs`, `weights.rs`).
@@ -10,7 +11,9 @@ use burn::nn::conv::Conv2d;
 use burn::nn::pool::{AvgPool2d, AvgPool2dConfig, MaxPool2d, MaxPool2dConfig};
 use burn::nn::{Linear, PaddingConfig2d};
 use burn::tensor::activation::relu;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::module::conv2d;
+use burn::tensor::ops::ConvOptions;
+use burn::tensor::{DType, Device, Tensor};
 
 use crate::batch_norm::BatchNorm;
 use crate::blur_pool::blur_pool;
@@ -66,7 +69,7 @@ impl ResNet {
     /// Logits of a batch.
     ///
     /// # Shapes
-    /// `images`: float `[B, 3, H, W]`, normalised; output: float `[B, num_classes]`.
+    /// `images`: float `[B, 3, H, W]`, normalised, f32, f16 or bf16; output: f32 `[B, num_classes]`.
     pub fn forward(&self, images: Tensor<4>) -> Tensor<2> {
         self.forward_observed(images, |_, _| ())
     }
@@ -90,7 +93,7 @@ impl ResNet {
     /// # Shapes
     /// `features`: float `[B, C, h, w]`; output: float `[B, num_classes]`.
     pub fn classify(&self, features: Tensor<4>) -> Tensor<2> {
-        let pooled: Tensor<3> = features.flatten(2, 3).mean_dim(2);
+        let pooled: Tensor<3> = features.cast(DType::F32).flatten(2, 3).mean_dim(2);
         self.fc.forward(pooled.flatten(1, 2))
     }
 
@@ -155,8 +158,18 @@ impl ConvNorm {
     }
 
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        self.norm.forward(self.conv.forward(x))
+        self.norm.forward(convolve(&self.conv, x))
     }
+}
+
+/// `conv` in the type of `x`. Weights are rounded to it on the way, and their gradients come back as f32.
+fn convolve(conv: &Conv2d, x: Tensor<4>) -> Tensor<4> {
+    if x.dtype() == DType::F32 {
+        return conv.forward(x);
+    }
+    let weight = conv.weight.val().cast(x.dtype());
+    let half = conv.kernel_size.map(|side| side / 2);
+    conv2d(x, weight, None, ConvOptions::new(conv.stride, half, conv.dilation, conv.groups))
 }
 
 impl Block {

@@ -12,7 +12,11 @@ use std::path::{Path, PathBuf};
 /// Writes `bytes` to `path`, replacing what is there.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
     let temporary = temporary(path);
-    write_synced(&temporary, bytes)?;
+    if let Err(error) = write_synced(&temporary, bytes) {
+        // A full disk: give back what was taken. The error that matters is the first one.
+        let _ = fs::remove_file(&temporary);
+        return Err(error);
+    }
     rename(&temporary, path)
 }
 
@@ -78,7 +82,7 @@ fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
         file.write_all(bytes)?;
         file.sync_all()
     };
-    write().map_err(TrainError::io("write", path))
+    write().map_err(|reason| TrainError::Write { path: path.to_owned(), num_bytes: bytes.len(), reason })
 }
 
 /// Makes the names in a folder durable. Windows has no such call and needs none.
@@ -132,6 +136,6 @@ mod tests {
     fn an_error_names_the_file_and_what_was_attempted() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let message = write(&folder.path().join("no/such/file"), b"x").expect_err("no folder").to_string();
-        assert!(message.starts_with("cannot write ") && message.contains(".file.tmp"), "{message}");
+        assert!(message.starts_with("cannot write 1 bytes to ") && message.contains(".file.tmp"), "{message}");
     }
 }

@@ -1,25 +1,34 @@
 //! Checkpoints: everything a run needs to go on as if it had never stopped, and proof that it is undamaged.
 //!
-//! A checkpoint is a folder `epoch-NNNN` that appears whole or not at all:
+//! A checkpoint is a folder that appears whole or not at all, `epoch-0003` after three epochs and
+//! `epoch-0003-step-000120` 120 steps later:
 //!
 //! ```text
 //! model.safetensors      weights and running statistics, torchvision's names; opens in torchvision and timm
 //! optimizer.safetensors  momentum buffers by parameter name
-//! state.toml             epochs and steps done, best epoch, classes, model, recipe, Kiln's version
+//! ema.safetensors        averaged weights, if the recipe keeps some
+//! state.toml             epochs and steps done, the epoch under way, loss scale, best epoch, classes, model, recipe,
+//!                        Kiln's version
 //! metrics.jsonl          the run's record up to here
-//! SHA256SUMS             checksums of the above; `sha256sum -c SHA256SUMS` checks them by hand
+//! SHA256SUMS             checksums of the above, written last; `sha256sum -c SHA256SUMS` checks them by hand
 //! ```
 //!
-//! Beside them, `best.safetensors` is a copy of the best epoch's `model.safetensors`, for use. The best epoch's checkpoint
+//! Beside them, `best.safetensors` is a copy of the best epoch's weights as they were validated, for use: the averaged ones
+//! if there are some, else `model.safetensors`. The best epoch's checkpoint
 //! itself is kept, so the copy can be made again if a crash or damage spoilt it.
-//! Nothing else of a run has state: order, draws and learning rate are functions of seed, epoch and step.
-//! Not done here: checkpoints within an epoch, on a timer, EMA, loss scaler (issue 7).
+//! Nothing else of a run has state: order, draws and learning rate are functions of seed, epoch and step, and what is
+//! drawn within the network counts batches that are part of the model's state.
+//! Not done here: when one is written (`trainer/save.rs`).
 
 use crate::atomic_file;
 use crate::error::{Damaged, TrainError};
+use crate::loss_scale::LossScale;
+use crate::metrics::Totals;
+use crate::position::Position;
 use crate::recipe::Recipe;
 use crate::report::Best;
 use burn::tensor::TensorData;
+use kiln_data::Skipped;
 use kiln_model::{Metadata, ResNetConfig, State, safetensors_from_state, state_from_safetensors};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -28,10 +37,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Layout of a checkpoint; raised when an older Kiln couldn't read what this one writes.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+
+/// The oldest layout that this version reads: it has no epoch under way, loss scale or averaged weights.
+const OLDEST_FORMAT: u32 = 1;
 
 pub(crate) const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
+pub(crate) const EMA: &str = "ema.safetensors";
 const STATE: &str = "state.toml";
 const METRICS: &str = "metrics.jsonl";
 const SUMS: &str = "SHA256SUMS";
@@ -72,10 +85,27 @@ pub struct RunState {
     pub classes: Vec<String>,
     /// The best epoch so far.
     pub best: Option<Best>,
+    /// The epoch under way; `None` between two epochs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under_way: Option<UnderWay>,
+    /// The loss scale, in f16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<LossScale>,
     /// The network.
     pub model: ResNetConfig,
     /// The recipe as resolved.
     pub recipe: Recipe,
+}
+
+/// An epoch that isn't finished. Its order and draws are functions of seed, epoch and sample, so where it stands is all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UnderWay {
+    /// Batches trained: where the loader goes on.
+    pub num_batches_done: usize,
+    /// Loss and hits so far.
+    pub totals: Totals,
+    /// Files left out so far.
+    pub skipped: Vec<Skipped>,
 }
 
 /// A checkpoint in memory.
@@ -86,6 +116,8 @@ pub struct Checkpoint {
     pub model: Vec<(String, TensorData)>,
     /// The optimiser's state by parameter name.
     pub optimizer: BTreeMap<String, TensorData>,
+    /// Averaged weights by torchvision's names; empty if there are none.
+    pub ema: State,
     /// The lines of `metrics.jsonl` up to this epoch.
     pub metrics: String,
 }
@@ -119,14 +151,18 @@ impl Checkpoint {
             Ok(state_from_safetensors(files.bytes(name), &file).map_err(|e| damaged(path, name, e))?.0)
         };
         let state: RunState = toml::from_str(&text(STATE)?).map_err(|e| damaged(path, STATE, e.message()))?;
-        if state.format != FORMAT {
-            let reason = format!("format {}, written by Kiln {}; this one reads {FORMAT}", state.format, state.kiln);
+        if !(OLDEST_FORMAT..=FORMAT).contains(&state.format) {
+            let reason = format!(
+                "format {}, written by Kiln {}; this one reads {OLDEST_FORMAT} to {FORMAT}",
+                state.format, state.kiln
+            );
             return Err(damaged(path, STATE, reason));
         }
         Ok(Self {
             state,
             model: tensors(MODEL)?.into_iter().collect(),
             optimizer: tensors(OPTIMIZER)?,
+            ema: if files.has(EMA) { tensors(EMA)? } else { State::new() },
             metrics: text(METRICS)?,
         })
     }
@@ -156,14 +192,26 @@ impl Checkpoint {
     }
 
     fn files(&self) -> Result<Files, TrainError> {
-        let optimizer: Vec<_> = self.optimizer.iter().map(|(name, data)| (name.clone(), data.clone())).collect();
+        let named = |state: &State| state.iter().map(|(name, data)| (name.clone(), data.clone())).collect::<Vec<_>>();
         let state = toml::to_string(&self.state).map_err(|error| TrainError::Internal(error.to_string()))?;
-        Ok(Files(vec![
+        let mut files = vec![
             (MODEL, safetensors_from_state(&self.model, &self.metadata())?),
-            (OPTIMIZER, safetensors_from_state(&optimizer, &Metadata::new())?),
+            (OPTIMIZER, safetensors_from_state(&named(&self.optimizer), &Metadata::new())?),
             (STATE, state.into_bytes()),
             (METRICS, self.metrics.clone().into_bytes()),
-        ]))
+        ];
+        if !self.ema.is_empty() {
+            files.push((EMA, safetensors_from_state(&named(&self.ema), &self.metadata())?));
+        }
+        Ok(Files(files))
+    }
+
+    /// The first tensor that has a value which isn't finite: such a checkpoint is of no use to anyone.
+    pub(crate) fn first_not_finite(&self) -> Option<&str> {
+        let named = self.model.iter().map(|(name, data)| (name, data)).chain(&self.optimizer).chain(&self.ema);
+        let broken =
+            |data: &TensorData| data.as_slice::<f32>().is_ok_and(|values| !values.iter().all(|v| v.is_finite()));
+        named.into_iter().find(|(_, data)| broken(data)).map(|(name, _)| name.as_str())
     }
 
     /// What `model.safetensors` says about itself, enough to evaluate and predict with it alone.
@@ -198,9 +246,17 @@ impl RunState {
             num_steps_done: 0,
             classes: classes.to_vec(),
             best: None,
+            under_way: None,
+            loss_scale: None,
             model: model.clone(),
             recipe: recipe.resolved(),
         }
+    }
+
+    /// Where the run stands.
+    pub fn position(&self) -> Position {
+        let batches = self.under_way.as_ref().map_or(0, |epoch| epoch.num_batches_done);
+        Position { epochs: self.num_epochs_done, batches }
     }
 }
 
@@ -210,9 +266,9 @@ impl Checkpoints {
         Self { folder }
     }
 
-    /// Where the checkpoint of `epoch`, from 1, is or would be.
-    pub fn path(&self, epoch: usize) -> PathBuf {
-        self.folder.join(format!("epoch-{epoch:04}"))
+    /// Where the checkpoint at `position` is or would be.
+    pub fn path(&self, position: Position) -> PathBuf {
+        self.folder.join(position.to_string())
     }
 
     /// The weights of the best epoch.
@@ -226,21 +282,21 @@ impl Checkpoints {
         folder.is_some() && folder == self.folder.canonicalize().ok()
     }
 
-    /// Epochs that have a checkpoint, in order.
+    /// Positions that have a checkpoint, in order.
     ///
     /// # Errors
     /// [`TrainError::Io`] if the folder can't be listed. No folder is no checkpoint.
-    pub fn epochs(&self) -> Result<Vec<usize>, TrainError> {
+    pub fn positions(&self) -> Result<Vec<Position>, TrainError> {
         if !self.folder.exists() {
             return Ok(Vec::new());
         }
-        let mut epochs = Vec::new();
+        let mut positions = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(TrainError::io("list", &self.folder))? {
             let name = entry.map_err(TrainError::io("list", &self.folder))?.file_name();
-            epochs.extend(name.to_str().and_then(|name| name.strip_prefix("epoch-")?.parse::<usize>().ok()));
+            positions.extend(name.to_str().and_then(|name| name.parse::<Position>().ok()));
         }
-        epochs.sort_unstable();
-        Ok(epochs)
+        positions.sort_unstable();
+        Ok(positions)
     }
 
     /// The newest checkpoint whose bytes are all as they were written, and the newer ones that aren't.
@@ -250,8 +306,8 @@ impl Checkpoints {
     /// the person to decide.
     pub fn newest(&self) -> Result<Option<Found>, TrainError> {
         let mut damaged = Vec::new();
-        for epoch in self.epochs()?.into_iter().rev() {
-            let path = self.path(epoch);
+        for position in self.positions()?.into_iter().rev() {
+            let path = self.path(position);
             match Checkpoint::read(&path) {
                 Ok(checkpoint) => return Ok(Some(Found { path, checkpoint, damaged })),
                 Err(found) => damaged.push(found),
@@ -263,26 +319,27 @@ impl Checkpoints {
         }
     }
 
-    /// Writes a checkpoint, then the best model if it is the best, then removes those no longer needed.
+    /// Writes a checkpoint, then the best model if it is the best, then removes those no longer needed: all but the
+    /// newest `keep` and the best epoch's.
     ///
     /// In this order: at any moment the newest folder is whole and the best epoch's is there.
     ///
     /// # Errors
-    /// [`TrainError::Io`] with the file; what was there before is still there.
+    /// [`TrainError::Write`] with the file and its size, [`TrainError::Io`]; what was there before is still there.
     pub fn write(&self, checkpoint: &Checkpoint, keep: usize) -> Result<PathBuf, TrainError> {
-        let epoch = checkpoint.state.num_epochs_done;
+        let position = checkpoint.state.position();
         let files = checkpoint.files()?;
-        let path = self.path(epoch);
+        let path = self.path(position);
         if path.exists() {
-            self.set_aside(epoch)?;
+            self.set_aside(position)?;
         }
         let sums = files.sums();
         let mut named: Vec<(&str, &[u8])> = files.0.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
         named.push((SUMS, sums.as_bytes()));
         atomic_file::write_folder(&path, &named)?;
-        let best = checkpoint.state.best.map(|best| best.epoch);
-        if best == Some(epoch) {
-            atomic_file::write(&self.best_model(), &files.0[0].1)?;
+        let best = checkpoint.state.best.map(|best| Position::after_epochs(best.epoch));
+        if best == Some(position) {
+            atomic_file::write(&self.best_model(), files.validated())?;
         }
         self.prune(keep, best)?;
         Ok(path)
@@ -294,15 +351,15 @@ impl Checkpoints {
     /// [`TrainError::Io`] if it can't be written.
     pub fn repair_best(&self, best: Option<Best>) -> Result<Option<Damaged>, TrainError> {
         let Some(best) = best else { return Ok(None) };
-        let (path, source) = (self.best_model(), self.path(best.epoch));
+        let (path, source) = (self.best_model(), self.path(Position::after_epochs(best.epoch)));
         let wanted = match Files::read(&source) {
             Ok(files) => files,
             // The best epoch's checkpoint is damaged or was removed by hand: the copy is all there is.
             Err(found) => return Ok(Some(found)),
         };
-        let wanted = &wanted.0[0].1;
+        let wanted = wanted.validated();
         let reason = match fs::read(&path) {
-            Ok(bytes) if bytes == *wanted => return Ok(None),
+            Ok(bytes) if bytes == wanted => return Ok(None),
             Ok(_) => format!("not the model of epoch {}; written again", best.epoch),
             Err(error) => format!("{error}; written again"),
         };
@@ -310,26 +367,26 @@ impl Checkpoints {
         Ok(Some(Damaged { path, reason }))
     }
 
-    /// Renames every checkpoint after `epoch`, so that the run's next ones can't be confused with them.
+    /// Renames every checkpoint after `position`, so that the run's next ones can't be confused with them.
     ///
     /// # Errors
     /// [`TrainError::Io`].
-    pub fn set_aside_after(&self, epoch: usize) -> Result<(), TrainError> {
-        self.epochs()?.into_iter().filter(|&later| later > epoch).try_for_each(|later| self.set_aside(later))
+    pub fn set_aside_after(&self, position: Position) -> Result<(), TrainError> {
+        self.positions()?.into_iter().filter(|&later| later > position).try_for_each(|later| self.set_aside(later))
     }
 
-    /// Renames a checkpoint to `set-aside-epoch-NNNN`, replacing an earlier one of that name.
-    fn set_aside(&self, epoch: usize) -> Result<(), TrainError> {
-        let (from, to) = (self.path(epoch), self.folder.join(format!("set-aside-epoch-{epoch:04}")));
+    /// Renames a checkpoint to `set-aside-epoch-...`, replacing an earlier one of that name.
+    fn set_aside(&self, position: Position) -> Result<(), TrainError> {
+        let (from, to) = (self.path(position), self.folder.join(format!("set-aside-{position}")));
         atomic_file::remove(&to)?;
         atomic_file::rename(&from, &to)
     }
 
-    fn prune(&self, keep: usize, best: Option<usize>) -> Result<(), TrainError> {
-        let epochs = self.epochs()?;
-        let old = &epochs[..epochs.len().saturating_sub(keep)];
-        let unneeded = old.iter().filter(|&&epoch| Some(epoch) != best);
-        unneeded.into_iter().try_for_each(|&epoch| atomic_file::remove_folder(&self.path(epoch)))
+    fn prune(&self, keep: usize, best: Option<Position>) -> Result<(), TrainError> {
+        let positions = self.positions()?;
+        let old = &positions[..positions.len().saturating_sub(keep)];
+        let unneeded = old.iter().filter(|&&position| Some(position) != best);
+        unneeded.into_iter().try_for_each(|&position| atomic_file::remove_folder(&self.path(position)))
     }
 }
 
@@ -344,8 +401,9 @@ impl Files {
             fs::read(&path).map_err(|error| Damaged { path, reason: error.to_string() })
         };
         let sums = read(SUMS)?;
-        let files = [MODEL, OPTIMIZER, STATE, METRICS].map(|name| Ok((name, read(name)?)));
-        let files = Self(files.into_iter().collect::<Result<_, Damaged>>()?);
+        let averaged = contains(&sums, EMA.as_bytes()).then_some(EMA);
+        let files = [MODEL, OPTIMIZER, STATE, METRICS].into_iter().chain(averaged);
+        let files = Self(files.map(|name| Ok((name, read(name)?))).collect::<Result<_, Damaged>>()?);
         if files.sums().as_bytes() == sums {
             return Ok(files);
         }
@@ -353,6 +411,15 @@ impl Files {
         let changed = files.0.iter().find(unlisted).map_or(SUMS, |(name, _)| name);
         let well_formed = sums.len() == files.sums().len() && sums.is_ascii();
         Err(damaged(folder, if well_formed { changed } else { SUMS }, "its checksum doesn't match"))
+    }
+
+    /// The weights that validation judged.
+    fn validated(&self) -> &[u8] {
+        self.bytes(if self.has(EMA) { EMA } else { MODEL })
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(of, _)| *of == name)
     }
 
     fn bytes(&self, name: &str) -> &[u8] {

@@ -1,5 +1,6 @@
 //! What can go wrong in training, by whose fault it is.
 
+use kiln_device::Trouble;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -87,8 +88,8 @@ pub enum TrainError {
     },
     /// The loss stopped being a number.
     #[error(
-        "the {split} loss is {loss} in epoch {epoch}, step {step} (learning rate {lr}); lower the learning rate or \
-         warm up longer; {}", kept(.checkpoint)
+        "the {split} loss is {loss} in epoch {epoch}, step {step} (learning rate {lr}{}); lower the learning rate or \
+         warm up longer; {}", of(.images), kept(.checkpoint)
     )]
     NonFiniteLoss {
         /// Whose loss: "training" or "validation".
@@ -101,16 +102,51 @@ pub enum TrainError {
         lr: f64,
         /// The loss: infinite or NaN.
         loss: f64,
+        /// The files of that step; none in validation.
+        images: Vec<String>,
+        /// The last good checkpoint, which is still there.
+        checkpoint: Option<PathBuf>,
+    },
+    /// Gradients or weights stopped being numbers although the loss was one.
+    #[error(
+        "{what} in epoch {epoch}, step {step} (learning rate {lr}{}); lower the learning rate or warm up longer; {}",
+        of(.images), kept(.checkpoint)
+    )]
+    NonFinite {
+        /// What isn't finite, as a sentence's beginning.
+        what: String,
+        /// Epoch, from 1.
+        epoch: usize,
+        /// Step in the epoch, from 1.
+        step: usize,
+        /// Learning rate of that step.
+        lr: f64,
+        /// The files of that step.
+        images: Vec<String>,
         /// The last good checkpoint, which is still there.
         checkpoint: Option<PathBuf>,
     },
     /// The device failed.
-    #[error("the device failed in epoch {epoch}: {reason}")]
+    #[error("the device failed in epoch {epoch}: {reason}; {}", advice(.trouble, .checkpoint))]
     Device {
         /// Epoch, from 1.
         epoch: usize,
         /// What the device reported.
         reason: String,
+        /// What that means, if it is known.
+        trouble: Option<Trouble>,
+        /// Where the run would continue from.
+        checkpoint: Option<PathBuf>,
+    },
+    /// A file of the run can't be written.
+    #[error("cannot write {num_bytes} bytes to {}: {reason}; earlier checkpoints are untouched", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        num_bytes: usize,
+        /// What the operating system said. Not `source`: a program that prints the causes would say it twice.
+        reason: io::Error,
     },
     /// A folder holds no trained network.
     #[error(
@@ -150,14 +186,14 @@ pub enum TrainError {
         reason: String,
     },
     /// A file of the run can't be read or written.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {reason}", path.display())]
     Io {
         /// What was attempted: "write", "create", ...
         action: &'static str,
         /// On what.
         path: PathBuf,
         /// What the operating system said.
-        source: io::Error,
+        reason: io::Error,
     },
     /// The data set or a file of it can't be used.
     #[error(transparent)]
@@ -183,7 +219,7 @@ impl TrainError {
     /// An I/O error of `action` on `path`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
-        move |source| Self::Io { action, path, source }
+        move |reason| Self::Io { action, path, reason }
     }
 
     /// A device that doesn't answer.
@@ -207,6 +243,19 @@ fn kept(checkpoint: &Option<PathBuf>) -> String {
         Some(path) => format!("the last good checkpoint is {}", path.display()),
         None => "no epoch was finished before".into(),
     }
+}
+
+/// The files of a batch, in brackets with what is before.
+fn of(images: &[String]) -> String {
+    match images {
+        [] => String::new(),
+        images => format!("; images {}", shortened(images)),
+    }
+}
+
+fn advice(trouble: &Option<Trouble>, checkpoint: &Option<PathBuf>) -> String {
+    let kept = kept(checkpoint);
+    trouble.map_or(kept.clone(), |trouble| format!("{}; {kept}", trouble.advice()))
 }
 
 /// At most ten names: both lists are to be seen side by side.

@@ -10,7 +10,7 @@
 //!                         │ backward       (burn)
 //!                         │ optimizer.rs   SGD, AdamW, ...; schedule.rs gives the learning rate of the step
 //!                         │ metrics.rs     loss, top-1, top-5; the only wait for the device
-//!                         ▼ checkpoint.rs  after each epoch: weights, optimiser, record, checksums
+//!                         ▼ checkpoint.rs  every few minutes and epochs: weights, optimiser, record, checksums
 //! ```
 //!
 //! Begin reading at `trainer.rs`: the loop is one screen.
@@ -48,21 +48,28 @@
 
 mod adam;
 mod atomic_file;
+mod batch_fit;
 mod calibration;
 mod checkpoint;
 mod confusion;
+mod divergence;
 mod ema;
 mod epoch_files;
 mod error;
 mod evaluate;
+mod failure;
 mod grad_cam;
 mod lamb;
 mod lars;
 mod loss;
+mod loss_scale;
 mod lr_find;
 mod metrics;
+mod micro_batch;
 mod muon;
 mod optimizer;
+mod position;
+mod precision;
 mod predict;
 mod recipe;
 mod report;
@@ -79,11 +86,13 @@ mod throughput;
 mod trained_model;
 mod trainer;
 mod verdict;
+mod watchdog;
 mod weight_average;
 
 pub use adam::{Adam, AdamState, Decay};
+pub use batch_fit::largest_batch;
 pub use calibration::Calibration;
-pub use checkpoint::{Checkpoint, Checkpoints, Found, ResumeFrom, RunState};
+pub use checkpoint::{Checkpoint, Checkpoints, Found, ResumeFrom, RunState, UnderWay};
 pub use confusion::{ClassFigures, ConfusionMatrix};
 pub use ema::Ema;
 pub use error::{Damaged, TrainError};
@@ -92,17 +101,20 @@ pub use grad_cam::HeatMap;
 pub use lamb::Lamb;
 pub use lars::{Lars, LarsState};
 pub use loss::{Loss, cross_entropy, cross_entropy_soft};
+pub use loss_scale::LossScale;
 pub use lr_find::{LrCurve, LrPoint, LrSweep, lr_find};
 pub use metrics::{Answers, Meter, MeterError, StepId, Totals};
 pub use muon::{Muon, MuonState};
 pub use optimizer::{ModelOptimizer, StateError};
+pub use position::Position;
+pub use precision::Precision;
 pub use predict::{Guess, read_pictures, top_k};
 pub use recipe::{
     AugmentConfig, BestBy, DataConfig, EmaConfig, LossConfig, LossKind, ModelConfig, OptimizerConfig, OptimizerKind,
     ProgressiveResize, Recipe, RunConfig, ScheduleConfig, ScheduleKind, Setting, SwaConfig, ValidationConfig,
 };
 pub use report::{
-    Best, EpochMetrics, EpochReport, Observer, Resumed, Started, StepReport, Stopped, Summary, ValidationReport,
+    Best, EpochMetrics, EpochReport, Notice, Observer, Resumed, Started, StepReport, Stopped, Summary, ValidationReport,
 };
 pub use rmsprop::{RmsProp, RmsPropState};
 pub use run_folder::RunFolder;

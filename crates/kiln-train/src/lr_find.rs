@@ -13,7 +13,7 @@ use crate::recipe::Recipe;
 use crate::sgd::Residence;
 use burn::module::Module;
 use kiln_data::{Dataset, Loader};
-use kiln_device::OpenDevice;
+use kiln_device::{OpenDevice, Trouble};
 use kiln_model::ResNet;
 use std::sync::Arc;
 
@@ -153,7 +153,10 @@ pub fn lr_find(
             let lr = sweep.lr(curve.points.len());
             let targets = batch.soft_targets(num_classes, 0.0);
             let loss = loss.of(model.forward(batch.images), targets);
-            let device_error = |reason: String| TrainError::Device { epoch: epoch as usize + 1, reason };
+            let device_error = |reason: String| {
+                let trouble = Trouble::of(&reason);
+                TrainError::Device { epoch: epoch as usize + 1, reason, trouble, checkpoint: None }
+            };
             let values: Vec<f32> =
                 loss.clone().without_autodiff().try_into_vec_as().map_err(|error| device_error(error.to_string()))?;
             let goes_on = curve.push(lr, f64::from(values[0]));

@@ -13,6 +13,7 @@ use crate::calibration::Calibration;
 use crate::confusion::ConfusionMatrix;
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Int, Tensor};
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// The k of the second accuracy, or the number of classes if that is smaller.
@@ -61,7 +62,7 @@ pub struct StepId {
 }
 
 /// Sums over the steps read so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
     /// Sum of the losses of the samples.
     pub loss_sum: f64,
@@ -102,6 +103,12 @@ impl Meter {
             totals: Totals::default(),
             answers: Answers { confusion: ConfusionMatrix::new(num_classes), calibration: Calibration::default() },
         }
+    }
+
+    /// Goes on with the sums of an epoch that was interrupted.
+    pub fn with_totals(mut self, totals: Totals) -> Self {
+        self.totals = totals;
+        self
     }
 
     /// Takes the numbers of a step; launches a few small kernels and doesn't wait.

@@ -15,6 +15,7 @@ mod progressive;
 mod text;
 mod validation;
 
+use crate::precision::Precision;
 use crate::schedule::{Anneal, Phases, WarmupShape};
 use kiln_data::{Augment, Augmentation, ByteSize, Mixing, OnError, Sampling};
 use kiln_model::{Arch, Part, Stem};
@@ -59,8 +60,24 @@ pub struct RunConfig {
     pub epochs: usize,
     /// Determines first weights, order and every draw. Default 0.
     pub seed: u64,
-    /// Newest checkpoints kept, the best model apart. Default 2: one to fall back on if the newest is damaged.
+    /// Newest checkpoints kept, the best epoch's apart. Default 2: one to fall back on if the newest is damaged.
     pub keep_checkpoints: usize,
+    /// Epochs between checkpoints; the best and the last epoch have theirs anyway. Default 1.
+    pub checkpoint_epochs: usize,
+    /// Minutes between checkpoints within an epoch; 0 is none. Default 10: what a crash may cost.
+    pub checkpoint_minutes: f64,
+    /// Images the device works on at once. The gradients of a step's parts are added up, each by its share of the images,
+    /// so a step learns from `data.batch_size` images whatever fits; batch norms see the parts. 0, the default, is all.
+    pub micro_batch_size: usize,
+    /// The type convolutions compute in: `f32` (the default), `bf16` or `f16`. A device that can't be trusted with it
+    /// goes on in f32 and says why.
+    pub precision: Precision,
+    /// `f16`: steps in a row that may be left out because their gradients overflowed, while the loss scale adapts.
+    /// Default 20: the scale falls to a millionth meanwhile.
+    pub max_skipped_steps: usize,
+    /// Minutes without a step after which a warning says what the run waits for; 0 is never. Default 15: a GPU's first
+    /// steps compile kernels for a few.
+    pub watchdog_minutes: f64,
 }
 
 /// `[data]`: how batches are made of a data set.
@@ -317,7 +334,17 @@ pub struct AugmentConfig {
 
 impl Default for RunConfig {
     fn default() -> Self {
-        Self { epochs: 30, seed: 0, keep_checkpoints: 2 }
+        Self {
+            epochs: 30,
+            seed: 0,
+            keep_checkpoints: 2,
+            checkpoint_epochs: 1,
+            checkpoint_minutes: 10.0,
+            micro_batch_size: 0,
+            precision: Precision::F32,
+            max_skipped_steps: 20,
+            watchdog_minutes: 15.0,
+        }
     }
 }
 

@@ -5,9 +5,11 @@
 //! Nothing here prints.
 
 use crate::error::Damaged;
+use crate::precision::Precision;
 use kiln_data::Skipped;
 use kiln_model::ResNet;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::PathBuf;
 
 /// Watches a run. Every call is made on the training thread and holds the run up while it lasts.
@@ -31,6 +33,11 @@ pub trait Observer {
     fn epoch(&mut self, report: &EpochReport) {
         let _ = report;
     }
+
+    /// The run goes on, not quite as asked.
+    fn notice(&mut self, notice: &Notice) {
+        let _ = notice;
+    }
 }
 
 /// Watches nothing.
@@ -51,6 +58,11 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
     fn validation_step(&mut self, report: &ValidationReport) {
         self.0.validation_step(report);
         self.1.validation_step(report);
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        self.0.notice(notice);
+        self.1.notice(notice);
     }
 
     fn epoch(&mut self, report: &EpochReport) {
@@ -97,6 +109,8 @@ pub struct Resumed {
     pub checkpoint: Option<PathBuf>,
     /// Finished epochs.
     pub num_epochs_done: usize,
+    /// Batches trained of the epoch after those.
+    pub num_batches_done: usize,
     /// Newer checkpoints that can't be used, and other damaged files that were repaired.
     pub damaged: Vec<Damaged>,
     /// Keys of the recipe that changed: `key: now, not before`.
@@ -154,8 +168,8 @@ pub struct EpochReport {
     pub num_epochs: usize,
     /// Whether no earlier epoch had a higher `val_top1`.
     pub best: bool,
-    /// The checkpoint that was written.
-    pub checkpoint: PathBuf,
+    /// The newest checkpoint.
+    pub checkpoint: Option<PathBuf>,
     /// Files that could not be used in this epoch, of both splits.
     pub skipped: Vec<Skipped>,
 }
@@ -241,11 +255,81 @@ pub struct Summary {
     pub best_model: Option<PathBuf>,
 }
 
-/// Where a run was stopped. Steps of an unfinished epoch are lost: resuming begins that epoch anew.
+/// Where a run was stopped. Nothing is lost: the newest checkpoint is of that very step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// The epoch that resuming begins with, from 1.
+    /// The epoch that resuming goes on with, from 1.
     pub epoch: usize,
-    /// Steps of it that were taken and are lost.
-    pub steps_lost: usize,
+    /// Steps of it that are done.
+    pub steps_done: usize,
+}
+
+/// Something the person should know about a run that goes on. Prints as a sentence.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// The device ran out of memory and works on fewer images at once; a step still learns from as many.
+    SmallerMicroBatch {
+        /// Images at once from now on.
+        micro_batch_size: usize,
+        /// Images in a step, as before.
+        batch_size: usize,
+    },
+    /// The run went back to a checkpoint after a failure of the device.
+    Recovered {
+        /// What failed.
+        reason: String,
+        /// Where the run goes on from.
+        checkpoint: PathBuf,
+    },
+    /// The device isn't trusted with the type that the recipe asks for.
+    FellBackToF32 {
+        /// The type.
+        precision: Precision,
+        /// Why not.
+        reason: String,
+    },
+    /// The training loss has risen far above its lowest.
+    Diverging {
+        /// The epoch's mean.
+        loss: f64,
+        /// The lowest of the epochs before.
+        lowest: f64,
+        /// Learning rate of the epoch's last step.
+        lr: f64,
+    },
+    /// A step's gradients overflowed f16, and it was left out.
+    SkippedStep {
+        /// Epoch, from 1.
+        epoch: usize,
+        /// Step in the epoch, from 1.
+        step: usize,
+        /// What the loss is multiplied with from now on.
+        scale: f64,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SmallerMicroBatch { micro_batch_size, batch_size } => write!(
+                f,
+                "the device is out of memory with more; it now works on {micro_batch_size} images at once and adds up \
+                 the gradients of each step's {batch_size} (run.micro_batch_size = {micro_batch_size} starts that way)"
+            ),
+            Self::Recovered { reason, checkpoint } => {
+                write!(f, "the device failed ({reason}); the run goes on from {}", checkpoint.display())
+            }
+            Self::FellBackToF32 { precision, reason } => write!(f, "f32 instead of {precision}: {reason}"),
+            Self::Diverging { loss, lowest, lr } => write!(
+                f,
+                "the training loss has risen to {loss:.3} from {lowest:.3}: the run may be diverging; a lower learning \
+                 rate than {lr:.3e}, a longer warm-up or gradient clipping usually helps"
+            ),
+            Self::SkippedStep { epoch, step, scale } => write!(
+                f,
+                "step {step} of epoch {epoch} overflowed f16 and is left out; the loss is scaled by {scale} from now on"
+            ),
+        }
+    }
 }

@@ -43,7 +43,7 @@ pub(crate) fn origin(
     let mut damaged = found.damaged.clone();
     let state = &mut found.checkpoint.state;
     if checkpoints.contains(&found.path) {
-        checkpoints.set_aside_after(state.num_epochs_done)?;
+        checkpoints.set_aside_after(state.position())?;
         damaged.extend(checkpoints.repair_best(state.best)?);
     } else {
         // Another run's checkpoint: this folder must not hold a run, and has no model of that run's best epoch.
@@ -53,6 +53,7 @@ pub(crate) fn origin(
     let resumed = Resumed {
         checkpoint: Some(found.path.clone()),
         num_epochs_done: state.num_epochs_done,
+        num_batches_done: state.position().batches,
         damaged,
         changed: expected.recipe.differences(&state.recipe),
     };
@@ -83,6 +84,6 @@ fn find(path: &Path) -> Result<Found, TrainError> {
 impl Resumed {
     /// An earlier run was ended before its first checkpoint.
     fn at_the_beginning() -> Self {
-        Self { checkpoint: None, num_epochs_done: 0, damaged: Vec::new(), changed: Vec::new() }
+        Self { checkpoint: None, num_epochs_done: 0, num_batches_done: 0, damaged: Vec::new(), changed: Vec::new() }
     }
 }

@@ -18,12 +18,14 @@ pub(crate) struct Throughput {
     /// Images and seconds of the warm-up steps.
     cold_images: u64,
     cold_secs: f64,
+    images_before: u64,
 }
 
 impl Throughput {
-    /// Starts an epoch at 0 seconds, `warmup_left` of whose steps compile kernels.
-    pub(crate) fn new(warmup_left: usize) -> Self {
-        Self { warmup_left, ..Self::default() }
+    /// Starts an epoch at 0 seconds, `warmup_left` of whose steps compile kernels. `images_before` of its images were
+    /// done in an earlier process.
+    pub(crate) fn new(warmup_left: usize, images_before: u64) -> Self {
+        Self { warmup_left, images: images_before, cold_images: images_before, images_before, ..Self::default() }
     }
 
     /// Notes that `images` of the epoch are done `now_secs` after its beginning. While
@@ -58,7 +60,7 @@ impl Throughput {
 
     /// Images per second of the whole epoch: the warm-up counts if there was nothing else.
     pub(crate) fn epoch_images_per_sec(&self) -> f64 {
-        let all = || rate(self.images, self.now_secs);
+        let all = || rate(self.images - self.images_before, self.now_secs);
         self.images_per_sec().or_else(all).unwrap_or(0.0)
     }
 
@@ -78,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_steps_that_compile_kernels_do_not_count() {
-        let mut speed = Throughput::new(2);
+        let mut speed = Throughput::new(2, 0);
         speed.done(8, 60.0);
         speed.done(16, 100.0);
         assert_eq!((speed.images_per_sec(), speed.warming_up()), (None, false));
@@ -91,14 +93,21 @@ mod tests {
 
     #[test]
     fn an_epoch_of_warm_up_steps_alone_reports_what_there_was() {
-        let mut speed = Throughput::new(2);
+        let mut speed = Throughput::new(2, 0);
         speed.done(8, 4.0);
         assert_eq!(speed.epoch_images_per_sec(), 2.0);
         assert_eq!(speed.warmup_left(), 1);
     }
 
     #[test]
+    fn images_of_an_earlier_process_do_not_count() {
+        let mut speed = Throughput::new(0, 100);
+        speed.done(108, 2.0);
+        assert_eq!((speed.images_per_sec(), speed.epoch_images_per_sec()), (Some(4.0), 4.0));
+    }
+
+    #[test]
     fn an_epoch_without_steps_has_no_speed() {
-        assert_eq!(Throughput::new(0).epoch_images_per_sec(), 0.0);
+        assert_eq!(Throughput::new(0, 0).epoch_images_per_sec(), 0.0);
     }
 }

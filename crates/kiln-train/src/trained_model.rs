@@ -5,7 +5,7 @@
 //! deviation and size count, and without them ImageNet's.
 //! Not done here: what to do with the model (`predict.rs`, `evaluate.rs`, `grad_cam.rs`).
 
-use crate::checkpoint::{MODEL, PREPARATION};
+use crate::checkpoint::{EMA, MODEL, PREPARATION};
 use crate::error::TrainError;
 use crate::run_folder::RunFolder;
 use burn::tensor::Device;
@@ -76,11 +76,12 @@ fn weights_at(path: &Path) -> Result<PathBuf, TrainError> {
         return Ok(path.to_owned());
     }
     let run = RunFolder::new(path).checkpoints();
-    let candidates = [run.best_model(), path.join("best.safetensors"), path.join(MODEL)];
+    let candidates = [run.best_model(), path.join("best.safetensors"), path.join(EMA), path.join(MODEL)];
     if let Some(found) = candidates.into_iter().find(|file| file.is_file()) {
         return Ok(found);
     }
-    let newest = run.newest()?.map(|found| found.path.join(MODEL));
+    let newest = run.newest()?.map(|found| (!found.checkpoint.ema.is_empty(), found.path));
+    let newest = newest.map(|(averaged, path)| path.join(if averaged { EMA } else { MODEL }));
     newest.ok_or_else(|| TrainError::NoWeights { path: path.to_owned() })
 }
 

@@ -14,6 +14,7 @@ mod interrupt;
 mod logging;
 mod outcome;
 mod progress;
+mod restart;
 mod run_defaults;
 mod shipped_recipe;
 mod train_args;
@@ -26,9 +27,10 @@ pub use kiln_train as train;
 pub use logging::log_to_stderr;
 pub use outcome::Outcome;
 pub use progress::TerminalProgress;
+pub use restart::restart_after;
 pub use run_defaults::RunDefaults;
 pub use shipped_recipe::ShippedRecipe;
-pub use train_args::{Parts, TrainArgs};
+pub use train_args::{BatchSize, Parts, TrainArgs};
 
 /// The programs in the embedding guide, compiled by `cargo test`.
 #[cfg(doctest)]

@@ -25,10 +25,10 @@ impl fmt::Display for Outcome<'_> {
             writeln!(f, "best {:.1} % in epoch {}: {}", 100.0 * best.val_top1, best.epoch, model.display())?;
         }
         match summary.stopped {
-            Some(stopped) if stopped.steps_lost > 0 => writeln!(
+            Some(stopped) if stopped.steps_done > 0 => writeln!(
                 f,
-                "stopped in epoch {}; --resume begins it anew ({} steps are lost)",
-                stopped.epoch, stopped.steps_lost
+                "stopped and saved after step {} of epoch {}; --resume goes on from there",
+                stopped.steps_done, stopped.epoch
             ),
             Some(stopped) => writeln!(f, "stopped before epoch {}; --resume goes on from there", stopped.epoch),
             None if summary.last.is_none() => {

@@ -3,7 +3,7 @@
 //! Everything goes to standard error. Where that isn't a terminal there is no bar, only the lines.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kiln_train::{EpochReport, Observer, Started, StepReport, ValidationReport};
+use kiln_train::{EpochReport, Notice, Observer, Started, StepReport, ValidationReport};
 use std::fmt::Write;
 
 /// Draws a run on standard error.
@@ -64,7 +64,11 @@ impl Observer for TerminalProgress {
             for changed in &resumed.changed {
                 self.line(&format!("warning  the recipe has changed since: {changed}"));
             }
-            self.line(&format!("resumed  after epoch {}", resumed.num_epochs_done));
+            let step = match resumed.num_batches_done {
+                0 => String::new(),
+                steps => format!(" and {steps} steps"),
+            };
+            self.line(&format!("resumed  after epoch {}{step}", resumed.num_epochs_done));
         }
     }
 
@@ -89,6 +93,10 @@ impl Observer for TerminalProgress {
 
     fn validation_step(&mut self, report: &ValidationReport) {
         self.show("validating".into(), report.step, report.num_steps, String::new());
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        self.line(&format!("notice   {notice}"));
     }
 
     fn epoch(&mut self, report: &EpochReport) {

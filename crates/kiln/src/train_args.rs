@@ -12,6 +12,7 @@ use kiln_device::{DeviceRequest, OpenDevice};
 use kiln_model::{Arch, Head, LoadOptions, LoadReport, ModelError, Part, ResNet, WeightsFile};
 use kiln_train::{Recipe, ResumeFrom, Setting};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// Where runs go when `--output` isn't given.
 const RUNS: &str = "runs";
@@ -31,9 +32,9 @@ pub struct TrainArgs {
     /// Passes over the training images
     #[arg(long, value_name = "N")]
     pub epochs: Option<usize>,
-    /// Images in a step
+    /// Images in a step, or auto: the largest number that fits the device, found by trying
     #[arg(long, value_name = "N")]
-    pub batch_size: Option<usize>,
+    pub batch_size: Option<BatchSize>,
     /// Side of a training image in pixels
     #[arg(long, value_name = "PX")]
     pub image_size: Option<usize>,
@@ -110,6 +111,31 @@ impl TrainArgs {
         Ok((recipe, sizes))
     }
 
+    /// Settles `--batch-size auto`, which takes the data and the device to do: a resumed run keeps the size it had. Says
+    /// what it found.
+    ///
+    /// # Errors
+    /// If not even the smallest batch trains, or the run to resume has no readable recipe.
+    pub fn fit_batch(
+        &self,
+        recipe: &mut Recipe,
+        data: &Splits,
+        device: &OpenDevice,
+        output: &Path,
+    ) -> anyhow::Result<Option<String>> {
+        if self.batch_size != Some(BatchSize::Auto) {
+            return Ok(None);
+        }
+        let earlier = output.join("recipe.toml");
+        if self.resume.is_some() && earlier.exists() {
+            recipe.data.batch_size = read_recipe(&earlier)?.data.batch_size;
+            return Ok(Some(format!("{} images a step, as the run began", recipe.data.batch_size)));
+        }
+        let (classes, images) = (data.train.classes().len(), data.train.len());
+        recipe.data.batch_size = kiln_train::largest_batch(recipe, classes, images, device)?;
+        Ok(Some(format!("{} images a step is what fits; the learning rate is as before", recipe.data.batch_size)))
+    }
+
     /// The network to train, with the weights of `--weights` if given, and what of them was used.
     ///
     /// # Errors
@@ -157,7 +183,9 @@ impl TrainArgs {
         set(&mut recipe.model.arch, self.arch);
         set(&mut recipe.run.epochs, self.epochs);
         set(&mut recipe.run.seed, self.seed);
-        set(&mut recipe.data.batch_size, self.batch_size);
+        if let Some(BatchSize::Images(images)) = self.batch_size {
+            recipe.data.batch_size = images;
+        }
         set(&mut recipe.data.workers, self.workers);
         set(&mut recipe.data.cache, self.cache);
         set(&mut recipe.data.limit_batches, self.limit_batches);
@@ -166,6 +194,26 @@ impl TrainArgs {
         set(&mut recipe.optimizer.lr, self.lr);
         if let Some(Parts(parts)) = &self.freeze {
             recipe.model.freeze = parts.clone();
+        }
+    }
+}
+
+/// Images in a step, as `--batch-size` takes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchSize {
+    /// The largest number that fits the device.
+    Auto,
+    /// That many.
+    Images(usize),
+}
+
+impl FromStr for BatchSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            number => number.parse().map(Self::Images).map_err(|_| "must be a number or auto".to_owned()),
         }
     }
 }

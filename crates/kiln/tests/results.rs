@@ -250,6 +250,7 @@ fn look_at(page: &Path) {
         .into_iter()
         .find(|name| Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success()))
     else {
+        assert!(std::env::var_os("KILN_REQUIRE_CHROMIUM").is_none(), "KILN_REQUIRE_CHROMIUM is set and there is none");
         eprintln!("skipped: no Chromium to open the report with");
         return;
     };

@@ -3,6 +3,7 @@
 use super::*;
 use kiln_model::Arch;
 
+/// A checkpoint after `epoch` epochs.
 fn checkpoint(epoch: usize, best: Option<usize>) -> Checkpoint {
     let model = ResNetConfig { width: 4, num_classes: 2, ..ResNetConfig::new(Arch::ResNet18) };
     let classes = ["cat".to_owned(), "dog".to_owned()];
@@ -17,8 +18,23 @@ fn checkpoint(epoch: usize, best: Option<usize>) -> Checkpoint {
         state,
         model: vec![("fc.weight".into(), values(epoch as f32))],
         optimizer: [("fc.weight.momentum_buffer".to_owned(), values(-1.0))].into(),
+        ema: State::new(),
         metrics: "{}\n".repeat(epoch),
     }
+}
+
+/// The same, `batches` batches into the epoch after those, with averaged weights.
+fn checkpoint_within(epoch: usize, batches: usize) -> Checkpoint {
+    let mut checkpoint = checkpoint(epoch, None);
+    let totals = Totals { loss_sum: 0.1 + 0.2, top1_hits: 3, top5_hits: 4, num_samples: 5 };
+    let skipped = vec![Skipped { name: "a.png".into(), reason: "not a picture".into() }];
+    checkpoint.state.under_way = Some(UnderWay { num_batches_done: batches, totals, skipped });
+    checkpoint.ema = checkpoint.model.iter().cloned().collect();
+    checkpoint
+}
+
+fn after(epochs: usize) -> Position {
+    Position::after_epochs(epochs)
 }
 
 fn checkpoints() -> (tempfile::TempDir, Checkpoints) {
@@ -45,14 +61,50 @@ fn a_checkpoint_reads_back_as_it_was_written() {
 }
 
 #[test]
+fn a_checkpoint_within_an_epoch_reads_back_and_is_newer_than_the_epoch_before() {
+    let (_folder, checkpoints) = checkpoints();
+    let written = checkpoint_within(3, 120);
+    let path = checkpoints.write(&written, 2).expect("written");
+    assert!(path.ends_with("epoch-0003-step-000120"), "{}", path.display());
+    checkpoints.write(&checkpoint(3, None), 2).expect("written");
+    let found = found(&checkpoints);
+    assert_eq!(found.checkpoint.state, written.state, "to the last bit of the sum of losses");
+    assert_eq!(found.checkpoint.ema, written.ema);
+    assert_eq!(found.checkpoint.state.position(), Position { epochs: 3, batches: 120 });
+
+    damage(&path.join(EMA), "flip");
+    let damaged = Checkpoint::read(&path).err().expect("damaged");
+    assert_eq!(damaged.path, path.join(EMA));
+    fs::remove_file(path.join(EMA)).expect("removed");
+    assert_eq!(Checkpoint::read(&path).err().expect("incomplete").path, path.join(EMA));
+}
+
+#[test]
+fn a_checkpoint_of_the_first_layout_is_still_read() {
+    let (_folder, checkpoints) = checkpoints();
+    let mut first = checkpoint(2, Some(1));
+    first.state.format = OLDEST_FORMAT;
+    let read = Checkpoint::read(&checkpoints.write(&first, 2).expect("written")).expect("undamaged");
+    assert_eq!((read.state.under_way, read.state.num_epochs_done), (None, 2));
+}
+
+#[test]
+fn a_value_that_is_not_finite_is_named() {
+    let mut broken = checkpoint(1, None);
+    assert_eq!(broken.first_not_finite(), None);
+    broken.optimizer.insert("fc.bias.momentum_buffer".into(), TensorData::new(vec![0.0, f32::NAN], [2]));
+    assert_eq!(broken.first_not_finite(), Some("fc.bias.momentum_buffer"));
+}
+
+#[test]
 fn the_newest_are_kept_and_the_best() {
     let (_folder, checkpoints) = checkpoints();
     for epoch in 1..=6 {
         checkpoints.write(&checkpoint(epoch, Some(epoch.min(2))), 2).expect("written");
     }
-    assert_eq!(checkpoints.epochs().expect("a folder"), [2, 5, 6]);
+    assert_eq!(checkpoints.positions().expect("a folder"), [2, 5, 6].map(after));
     let best = fs::read(checkpoints.best_model()).expect("the best model");
-    assert_eq!(best, fs::read(checkpoints.path(2).join(MODEL)).expect("its source"));
+    assert_eq!(best, fs::read(checkpoints.path(after(2)).join(MODEL)).expect("its source"));
 }
 
 /// Damages a file as `corrupt_ckpt.py` does.
@@ -78,10 +130,10 @@ fn a_damaged_newest_checkpoint_is_named_and_the_previous_one_used() {
             for epoch in [1, 2] {
                 checkpoints.write(&checkpoint(epoch, Some(1)), 2).expect("written");
             }
-            damage(&checkpoints.path(2).join(file), how);
+            damage(&checkpoints.path(after(2)).join(file), how);
             let found = found(&checkpoints);
             assert_eq!(found.checkpoint.state.num_epochs_done, 1, "{file} {how}");
-            assert_eq!(found.damaged[0].path, checkpoints.path(2).join(file), "{how}");
+            assert_eq!(found.damaged[0].path, checkpoints.path(after(2)).join(file), "{how}");
         }
     }
 }
@@ -92,7 +144,7 @@ fn a_missing_file_is_damage() {
     for epoch in [1, 2] {
         checkpoints.write(&checkpoint(epoch, None), 2).expect("written");
     }
-    fs::remove_file(checkpoints.path(2).join(OPTIMIZER)).expect("removed");
+    fs::remove_file(checkpoints.path(after(2)).join(OPTIMIZER)).expect("removed");
     assert!(found(&checkpoints).damaged[0].path.ends_with("epoch-0002/optimizer.safetensors"));
 }
 
@@ -149,7 +201,7 @@ fn a_checkpoint_of_a_later_layout_is_named_as_such() {
     later.state.format = FORMAT + 1;
     let path = checkpoints.write(&later, 2).expect("written");
     let damaged = Checkpoint::read(&path).err().expect("another layout");
-    assert!(damaged.reason.contains("format 2"), "{damaged}");
+    assert!(damaged.reason.contains("format 3"), "{damaged}");
 }
 
 #[test]
@@ -158,8 +210,8 @@ fn a_later_checkpoint_is_set_aside_not_lost() {
     for epoch in 1..=3 {
         checkpoints.write(&checkpoint(epoch, None), 3).expect("written");
     }
-    checkpoints.set_aside_after(1).expect("renamed");
-    assert_eq!(checkpoints.epochs().expect("a folder"), [1]);
+    checkpoints.set_aside_after(after(1)).expect("renamed");
+    assert_eq!(checkpoints.positions().expect("a folder"), [after(1)]);
     Checkpoint::read(&checkpoints.folder.join("set-aside-epoch-0003")).expect("still whole");
 }
 

@@ -65,6 +65,11 @@ impl RunConfig {
     fn check(&self, problems: &mut Problems) {
         problems.at_least_one("run.epochs", self.epochs);
         problems.at_least_one("run.keep_checkpoints", self.keep_checkpoints);
+        problems.at_least_one("run.checkpoint_epochs", self.checkpoint_epochs);
+        problems.not_negative("run.checkpoint_minutes", self.checkpoint_minutes);
+        problems.not_negative("run.watchdog_minutes", self.watchdog_minutes);
+        problems.within_limit("run.micro_batch_size", self.micro_batch_size);
+        problems.within_limit("run.max_skipped_steps", self.max_skipped_steps);
         problems.require(i64::try_from(self.seed).is_ok(), "run.seed", self.seed, "below 2^63, TOML's limit");
     }
 }

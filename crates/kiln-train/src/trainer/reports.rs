@@ -1,7 +1,6 @@
 //! What is told about a run: to its observer, in its record, in its checkpoints.
 
 use super::{Run, Trained, Trainer, Validated};
-use crate::checkpoint::{Checkpoint, RunState};
 use crate::error::TrainError;
 use crate::metrics::{Meter, MeterError, StepId};
 use crate::report::{EpochMetrics, Started, StepReport, Stopped, Summary};
@@ -103,29 +102,30 @@ impl Trainer {
         }
     }
 
-    /// Reads the model and the optimiser's state from the device.
-    pub(super) fn checkpoint(&self, run: &Run) -> Checkpoint {
-        let state = RunState {
-            num_epochs_done: run.num_epochs_done,
-            num_steps_done: run.num_steps_done,
-            best: run.best,
-            ..RunState::new(&self.recipe, run.model.config(), &self.classes)
-        };
-        Checkpoint { state, model: run.model.state(), optimizer: run.optimizer.state(), metrics: run.metrics.clone() }
-    }
-
-    pub(super) fn meter_error(&self, error: MeterError, split: &'static str, run: &Run) -> TrainError {
-        let epoch = run.num_epochs_done + 1;
+    /// `recent` are the images of the steps that were read.
+    pub(super) fn meter_error(
+        &self,
+        error: MeterError,
+        split: &'static str,
+        recent: &[(StepId, Vec<u64>)],
+    ) -> TrainError {
+        let checkpoint = self.saved.as_ref().map(|saved| saved.path.clone());
         match error {
             MeterError::NonFinite { step: StepId { step, lr }, loss } => {
-                TrainError::NonFiniteLoss { split, epoch, step, lr, loss, checkpoint: run.checkpoint.clone() }
+                let samples =
+                    recent.iter().rev().find(|(id, _)| id.step == step).map(|(_, samples)| samples.as_slice());
+                let images = self.image_names(samples.unwrap_or_default());
+                TrainError::NonFiniteLoss { split, epoch: self.epoch, step, lr, loss, images, checkpoint }
             }
-            MeterError::Device(reason) => TrainError::Device { epoch, reason: with_advice(reason) },
+            MeterError::Device(reason) => {
+                let trouble = Trouble::of(&reason);
+                TrainError::Device { epoch: self.epoch, reason, trouble, checkpoint }
+            }
         }
     }
 
-    pub(super) fn summary(&self, run: Run, steps_lost: Option<usize>) -> Summary {
-        let stopped = steps_lost.map(|steps_lost| Stopped { epoch: run.num_epochs_done + 1, steps_lost });
+    pub(super) fn summary(&self, run: Run, stopped_after: Option<usize>) -> Summary {
+        let stopped = stopped_after.map(|steps_done| Stopped { epoch: run.num_epochs_done + 1, steps_done });
         let best_model = self.folder.checkpoints().best_model();
         Summary {
             model: run.model,
@@ -133,28 +133,8 @@ impl Trainer {
             best: run.best,
             last: run.last,
             stopped,
-            checkpoint: run.checkpoint,
+            checkpoint: self.saved.as_ref().map(|saved| saved.path.clone()),
             best_model: best_model.exists().then_some(best_model),
         }
-    }
-}
-
-/// What a device reported, and what to do about it if that is known.
-fn with_advice(reason: String) -> String {
-    match Trouble::of(&reason) {
-        Some(trouble) => format!("{reason}; {}", trouble.advice()),
-        None => reason,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::with_advice;
-
-    #[test]
-    fn a_device_that_runs_out_of_memory_is_followed_by_what_to_do() {
-        let text = with_advice("CUDA_ERROR_OUT_OF_MEMORY".to_owned());
-        assert!(text.starts_with("CUDA_ERROR_OUT_OF_MEMORY; ") && text.contains("--batch-size"), "{text}");
-        assert_eq!(with_advice("something else".to_owned()), "something else");
     }
 }

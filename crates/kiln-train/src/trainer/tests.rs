@@ -1,10 +1,14 @@
 //! Whole runs on tiny data: they learn, they resume to the same bits, and they say what went wrong.
 
+mod parity;
+mod precision;
+mod recovery;
+
 use super::*;
 use crate::checkpoint::Checkpoint;
 use crate::golden::parameter;
-use crate::report::{Started, StepReport, Stopped};
-use burn::tensor::TensorData;
+use crate::report::{Notice, Started, StepReport, Stopped};
+use burn::tensor::{Tensor, TensorData};
 use image::{ImageFormat, Rgb, RgbImage};
 use kiln_data::{Augmentation, DataError, Dataset, Mixing, OpenOptions, RandomErasing, Sample, Splits};
 use kiln_device::{DeviceRequest, OpenDevice};
@@ -13,7 +17,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 /// Stripes, in memory: class 0 across, class 1 upright.
@@ -150,6 +154,7 @@ struct Watcher {
     started: Option<Started>,
     steps: Vec<StepReport>,
     epochs: Vec<EpochReport>,
+    notices: Vec<Notice>,
 }
 
 impl Watcher {
@@ -174,6 +179,10 @@ impl Observer for Watcher {
     fn epoch(&mut self, report: &EpochReport) {
         self.epochs.push(report.clone());
         self.at(report.metrics.epoch, 0);
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        self.notices.push(notice.clone());
     }
 }
 
@@ -242,9 +251,9 @@ fn a_mixed_step_counts_both_labels_in_the_loss_and_the_larger_share_in_the_accur
     let found = &record(folder.path())[0];
 
     // The same step by hand.
-    let trainer = trainer(&recipe, stripes(), other.path());
+    let mut trainer = trainer(&recipe, stripes(), other.path());
     let run = trainer.begin(model(&recipe)).expect("a run");
-    let mut batches = trainer.batches(&trainer.train, &recipe.augment.training(), 0);
+    let mut batches = trainer.batches(&trainer.train, &recipe.augment.training(), 0, 0);
     let batch = batches.next().expect("a batch").expect("a good one");
     let mix = batch.mix.clone().expect("mixed");
     let logits: Vec<f32> = run.model.forward(batch.images).into_data().try_to_vec().expect("f32");
@@ -271,7 +280,7 @@ fn two_epochs_and_two_more_equal_four_to_the_bit() {
     let uninterrupted = train(&recipe, whole.path());
 
     let stopped = train_until(&recipe, parts.path(), 2, 0);
-    assert_eq!(stopped.stopped, Some(Stopped { epoch: 3, steps_lost: 0 }));
+    assert_eq!(stopped.stopped, Some(Stopped { epoch: 3, steps_done: 0 }));
     let resumed = resume(&recipe, parts.path(), &mut ()).expect("a resumed run");
 
     assert_eq!(bits(&resumed.model), bits(&uninterrupted.model));
@@ -280,20 +289,136 @@ fn two_epochs_and_two_more_equal_four_to_the_bit() {
 }
 
 #[test]
-fn a_run_stopped_within_an_epoch_writes_nothing_of_it_and_resumes_to_the_same_bits() {
+fn a_run_stopped_within_an_epoch_saves_that_step_and_resumes_to_the_same_bits() {
     let (whole, parts) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     let recipe = recipe(3);
     let uninterrupted = train(&recipe, whole.path());
 
     let summary = train_until(&recipe, parts.path(), 2, 1);
-    assert_eq!(summary.stopped, Some(Stopped { epoch: 2, steps_lost: 1 }));
+    assert_eq!(summary.stopped, Some(Stopped { epoch: 2, steps_done: 1 }));
     assert_eq!(record(parts.path()).len(), 1);
-    assert_eq!(summary.checkpoint, Some(parts.path().join("checkpoints/epoch-0001")));
+    assert_eq!(summary.checkpoint, Some(parts.path().join("checkpoints/epoch-0001-step-000001")));
 
     let mut watcher = Watcher::default();
     let resumed = resume(&recipe, parts.path(), &mut watcher).expect("a resumed run");
-    assert_eq!(watcher.started.expect("told").first_epoch, 2);
+    let started = watcher.started.expect("told");
+    assert_eq!((started.first_epoch, started.resumed.expect("told").num_batches_done), (2, 1));
+    assert_eq!(watcher.steps[0].step, 2, "the first step isn't taken again");
     assert_eq!(bits(&resumed.model), bits(&uninterrupted.model));
+    assert_eq!(record(parts.path()), record(whole.path()), "the epoch's means are over all of it");
+}
+
+#[test]
+fn a_run_stopped_at_the_last_step_of_an_epoch_validates_when_it_is_resumed() {
+    let (whole, parts) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let recipe = recipe(2);
+    let uninterrupted = train(&recipe, whole.path());
+    let summary = train_until(&recipe, parts.path(), 1, 3);
+    assert_eq!(summary.stopped, Some(Stopped { epoch: 1, steps_done: 3 }));
+    let resumed = resume(&recipe, parts.path(), &mut ()).expect("a resumed run");
+    assert_eq!(bits(&resumed.model), bits(&uninterrupted.model));
+    assert_eq!(record(parts.path()), record(whole.path()));
+}
+
+#[test]
+fn averaged_weights_go_on_in_mid_epoch_to_the_same_bits_and_are_the_best_model() {
+    let mut ema = recipe(3);
+    ema.ema.decay = 0.9;
+    let mut swa = recipe(3);
+    swa.swa.start_epoch = 2;
+    // Within an epoch, and between its last step and its validation.
+    for (recipe, step) in [(&ema, 1), (&ema, 3), (&swa, 1), (&swa, 3)] {
+        let (whole, parts) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let uninterrupted = train(recipe, whole.path());
+        train_until(recipe, parts.path(), 2, step);
+        let resumed = resume(recipe, parts.path(), &mut ()).expect("a resumed run");
+        assert_eq!(bits(&resumed.model), bits(&uninterrupted.model));
+        assert_eq!(record(parts.path()), record(whole.path()), "stopped at step {step} of {recipe:?}");
+        let bytes = |folder: &Path, name: &str| std::fs::read(folder.join("checkpoints").join(name)).expect("a file");
+        for name in ["epoch-0003/ema.safetensors", "best.safetensors"] {
+            assert_eq!(bytes(parts.path(), name), bytes(whole.path(), name), "{name}");
+        }
+        let best = format!("epoch-{:04}", resumed.best.expect("a best epoch").epoch);
+        let averaged = Path::new(&best).join("ema.safetensors");
+        if whole.path().join("checkpoints").join(&averaged).exists() {
+            let averaged = bytes(whole.path(), averaged.to_str().expect("a name"));
+            assert!(bytes(whole.path(), "best.safetensors") == averaged, "the weights that were validated");
+            assert!(bytes(whole.path(), &format!("{best}/model.safetensors")) != averaged);
+        }
+    }
+}
+
+#[test]
+fn every_optimiser_and_what_is_drawn_in_the_network_go_on_in_mid_epoch_to_the_same_bits() {
+    use crate::recipe::OptimizerKind::{AdamW, Lamb, Lars, Muon, RmsProp};
+    for kind in [AdamW, RmsProp, Lamb, Lars, Muon] {
+        let (whole, parts) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let mut recipe = recipe(2);
+        recipe.optimizer.kind = kind;
+        recipe.optimizer.lr = 0.002;
+        recipe.model.drop_path = 0.3;
+        recipe.run.micro_batch_size = 3;
+        let uninterrupted = train(&recipe, whole.path());
+        train_until(&recipe, parts.path(), 1, 2);
+        let resumed = resume(&recipe, parts.path(), &mut ()).expect("a resumed run");
+        assert_eq!(bits(&resumed.model), bits(&uninterrupted.model), "{kind:?}");
+        assert_eq!(record(parts.path()), record(whole.path()), "{kind:?}");
+    }
+}
+
+#[test]
+fn files_left_out_are_counted_once_over_an_interruption() {
+    let (whole, parts) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let recipe = recipe(1);
+    let data = || {
+        let mut train = Stripes::new(24, 0);
+        for damaged in [5, 11, 20] {
+            train.files[damaged].truncate(40);
+        }
+        Splits { train: Arc::new(train), val: Arc::new(Stripes::new(10, 100)) }
+    };
+    trainer(&recipe, data(), whole.path()).run(model(&recipe), &mut ()).expect("a run");
+    let flag = StopFlag::default();
+    let mut watcher = Watcher { stop: Some((flag.clone(), 1, 2)), ..Watcher::default() };
+    trainer(&recipe, data(), parts.path()).stop_with(flag).run(model(&recipe), &mut watcher).expect("stopped");
+    trainer(&recipe, data(), parts.path()).resume(ResumeFrom::Auto).run(model(&recipe), &mut ()).expect("resumed");
+    assert_eq!(record(parts.path()), record(whole.path()));
+    assert_eq!(record(parts.path())[0]["skipped"], 3);
+}
+
+#[test]
+fn checkpoints_are_written_within_an_epoch_when_their_time_has_come() {
+    let (whole, killed) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let mut recipe = recipe(2);
+    let uninterrupted = train(&recipe, whole.path());
+    recipe.run.checkpoint_minutes = 1e-9;
+    let mut watcher = Watcher { panic_at: Some((2, 3)), ..Watcher::default() };
+    let run = || trainer(&recipe, stripes(), killed.path()).run(model(&recipe), &mut watcher);
+    assert!(catch_unwind(AssertUnwindSafe(run)).is_err(), "killed in epoch 2");
+    let positions = RunFolder::new(killed.path()).checkpoints().positions().expect("a folder");
+    let at = |epochs, batches| crate::Position { epochs, batches };
+    assert_eq!(positions, [at(1, 0), at(1, 1), at(1, 2)], "the best, and the newest two");
+
+    let mut watcher = Watcher::default();
+    let resumed = resume(&recipe, killed.path(), &mut watcher).expect("a resumed run");
+    assert_eq!(watcher.steps.len(), 1);
+    assert_eq!(bits(&resumed.model), bits(&uninterrupted.model));
+}
+
+#[test]
+fn only_the_epochs_asked_for_the_best_and_the_last_get_a_checkpoint() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut recipe = recipe(4);
+    recipe.run.checkpoint_epochs = 3;
+    recipe.run.keep_checkpoints = 9;
+    let mut watcher = Watcher::default();
+    trainer(&recipe, stripes(), folder.path()).run(model(&recipe), &mut watcher).expect("a run");
+    let best = watcher.epochs.iter().filter(|epoch| epoch.best).map(|epoch| epoch.metrics.epoch);
+    let mut expected: Vec<usize> = best.chain([0, 3, 4]).collect();
+    expected.sort_unstable();
+    expected.dedup();
+    let found = RunFolder::new(folder.path()).checkpoints().positions().expect("a folder");
+    assert_eq!(found, expected.into_iter().map(crate::Position::after_epochs).collect::<Vec<_>>());
 }
 
 #[test]
@@ -376,12 +501,29 @@ fn resuming_where_nothing_is_begins_anew_and_a_path_with_nothing_is_an_error() {
 }
 
 #[test]
-fn a_run_killed_before_its_first_checkpoint_begins_again_and_says_so() {
+fn a_run_killed_in_its_first_epoch_goes_on_with_its_own_first_weights() {
     let folder = tempfile::tempdir().expect("a folder");
     let recipe = recipe(1);
     let mut watcher = Watcher { panic_at: Some((1, 1)), ..Watcher::default() };
     let run = || trainer(&recipe, stripes(), folder.path()).run(model(&recipe), &mut watcher);
     assert!(catch_unwind(AssertUnwindSafe(run)).is_err(), "killed");
+    let mut watcher = Watcher::default();
+    // Other first weights, as if --weights wasn't said again: those of the checkpoint count.
+    let other = recipe.model.resnet(2).init(99, &kiln_device::cpu());
+    let resumed = trainer(&recipe, stripes(), folder.path()).resume(ResumeFrom::Auto);
+    let resumed = resumed.run(other, &mut watcher).expect("a run");
+    let told = watcher.started.and_then(|started| started.resumed).expect("told");
+    let first = folder.path().join("checkpoints/epoch-0000");
+    assert_eq!((told.checkpoint, told.num_epochs_done), (Some(first), 0));
+    let whole = tempfile::tempdir().expect("a folder");
+    assert_eq!(bits(&resumed.model), bits(&train(&recipe, whole.path()).model));
+}
+
+#[test]
+fn a_run_killed_before_it_wrote_a_checkpoint_begins_again_and_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recipe = recipe(1);
+    std::fs::write(folder.path().join("recipe.toml"), recipe.to_toml().expect("text")).expect("a file");
     let mut watcher = Watcher::default();
     resume(&recipe, folder.path(), &mut watcher).expect("a run");
     let told = watcher.started.and_then(|started| started.resumed).expect("told");
@@ -459,8 +601,10 @@ fn a_loss_that_is_not_finite_stops_with_step_and_learning_rate_and_keeps_the_las
     let mut wild = recipe(3);
     wild.optimizer.lr = 1e30;
     let error = resume(&wild, folder.path(), &mut ()).expect_err("it diverges");
-    let TrainError::NonFiniteLoss { epoch, step, lr, checkpoint: kept, .. } = &error else { panic!("{error}") };
+    let TrainError::NonFiniteLoss { epoch, step, lr, checkpoint: kept, images, .. } = &error else { panic!("{error}") };
     assert!((*epoch, *step) >= (2, 1) && *lr > 0.0, "{error}");
+    assert_eq!(images.len(), 8, "the files of the step");
+    assert!(images.iter().all(|name| error.to_string().contains(name.as_str())), "{error}");
     assert_eq!(*kept, Some(folder.path().join("checkpoints/epoch-0001")));
     assert_eq!(files(&folder.path().join("checkpoints")), checkpoint);
 }
@@ -509,7 +653,7 @@ fn one_image_more_than_a_batch_joins_it() {
 fn validation_leaves_the_running_statistics_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let recipe = recipe(1);
-    let trainer = trainer(&recipe, stripes(), folder.path());
+    let mut trainer = trainer(&recipe, stripes(), folder.path());
     let run = trainer.begin(model(&recipe)).expect("a run");
     let (run, _) = trainer.train_epoch(run, &mut ()).expect("an epoch");
     let before = bits(&run.model);

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use clap::Args;
-use kiln::{Outcome, TerminalProgress, TrainArgs, stop_on_ctrl_c};
+use kiln::{Outcome, TerminalProgress, TrainArgs, restart_after, stop_on_ctrl_c};
 use kiln_data::{InspectConfig, inspect};
 use kiln_train::{StartRecorder, Trainer};
 use std::io::Write;
@@ -51,11 +51,14 @@ fn refuse_unusable_files(data: &Path) -> anyhow::Result<()> {
 /// Trains as `options` say; how it ended goes to standard output.
 pub(crate) fn train(options: &TrainArgs) -> anyhow::Result<ExitCode> {
     let device = kiln_device::open(&options.device)?;
-    let (recipe, why) = options.recipe(&device)?;
+    let (mut recipe, why) = options.recipe(&device)?;
     eprintln!("recipe   {why}");
     let data = options.open_data()?;
 
     let output = options.output(&recipe)?;
+    if let Some(found) = options.fit_batch(&mut recipe, &data, &device, &output)? {
+        eprintln!("batch    {found}");
+    }
     let (model, loaded) = options.model(&recipe, data.train.classes(), &device)?;
     if let Some(report) = loaded {
         eprintln!("weights  {report}");
@@ -65,7 +68,10 @@ pub(crate) fn train(options: &TrainArgs) -> anyhow::Result<ExitCode> {
         trainer = trainer.resume(from.clone());
     }
     let record = StartRecorder::new(options.data.as_deref());
-    let summary = trainer.run(model, &mut (TerminalProgress::new(), record))?;
+    let summary = match trainer.run(model, &mut (TerminalProgress::new(), record)) {
+        Ok(summary) => summary,
+        Err(error) => return restart_after(error, &output),
+    };
     let outcome = Outcome(&summary);
     write!(std::io::stdout().lock(), "{outcome}")?;
     Ok(outcome.exit_code())

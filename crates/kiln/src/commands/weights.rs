@@ -6,10 +6,19 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+#[cfg(feature = "fetch")]
 const EXAMPLES: &str = "\
 Examples:
   kiln weights --arch resnet50         what there is for ResNet-50, and how accurate it is
   kiln weights fetch resnet50-v2       writes ./resnet50-11ad3fa6.pth, its checksum compared
+  kiln train --data photos --weights resnet50-11ad3fa6.pth --reinit-head
+
+Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line.";
+
+#[cfg(not(feature = "fetch"))]
+const EXAMPLES: &str = "\
+Examples:
+  kiln weights --arch resnet50         what there is for ResNet-50, and how accurate it is
   kiln train --data photos --weights resnet50-11ad3fa6.pth --reinit-head
 
 Exit code: 0 if all went well, 1 if not, 2 for a mistyped command line.";
