@@ -14,6 +14,9 @@ const WORTH_TELLING: f64 = 0.1;
 /// Shorter epochs spend their time on beginning and ending, and nobody waits for them.
 const SHORTEST_SECS: f64 = 10.0;
 
+/// The command stores pictures no larger than training needs.
+const STORE_SMALLER: &str = "store the pictures smaller (kiln pack DATA -o OUT)";
+
 /// What is known about a trained epoch.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace<'a> {
@@ -76,10 +79,10 @@ fn advice(pace: &Pace<'_>) -> String {
     };
     match pace.loader.bound() {
         Bound::Decoding if more > 0 => {
-            format!("store the pictures smaller, or {more} more workers (--workers {})", pace.num_threads)
+            format!("{STORE_SMALLER}, or {more} more workers (--workers {})", pace.num_threads)
         }
         Bound::Decoding => {
-            "all cores decode already: store the pictures smaller, or keep them in memory (--cache)".into()
+            format!("all cores decode already: {STORE_SMALLER}, or keep them in memory (--cache)")
         }
         Bound::Reading if more > 0 => format!("a faster disk, --cache, or {more} more workers"),
         Bound::Reading => "a faster disk, or --cache".into(),
@@ -117,8 +120,8 @@ mod tests {
             held_back(&pace(0.41, 4)).as_deref(),
             Some(
                 "input-bound: 41 % of the time the GPU waits for pictures; decoding takes 71 % of the workers' time; store \
-                 the pictures smaller, or 4 more workers (--workers 8); if data were free this epoch would take 2:10 \
-                 instead of 3:40"
+                 the pictures smaller (kiln pack DATA -o OUT), or 4 more workers (--workers 8); if data were free this \
+                 epoch would take 2:10 instead of 3:40"
             )
         );
         let all = held_back(&pace(0.41, 0)).expect("it waits");

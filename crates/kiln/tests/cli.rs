@@ -70,6 +70,7 @@ fn bench_loader_says_what_bounds_it_and_what_a_gpu_would_need() {
     let counters = &report["counters"];
     assert_eq!((&counters["decode"]["images"], &counters["cache"]["images"]), (&40.into(), &80.into()), "{report}");
     assert_eq!(counters["upload"]["images"], 120, "{report}");
+    assert!(report["opened_secs"].as_f64().is_some_and(|secs| secs > 0.0), "{report}");
 
     let (code, _, stderr) = bench(&["--seconds", "0"]);
     assert!(code == Some(1) && stderr.contains("--seconds 0: must be above 0"), "{stderr}");
@@ -137,6 +138,29 @@ fn a_missing_data_folder_is_named() {
     let (code, _, stderr) = outcome(kiln(folder.path()).args(["train", "--device", "cpu", "--data", "no-such-folder"]));
     assert_eq!(code, Some(1));
     assert!(stderr.contains("no-such-folder") && !stderr.contains("panicked"), "{stderr}");
+}
+
+#[test]
+fn strict_training_names_every_file_it_would_leave_out_and_does_not_begin() {
+    let folder = folder();
+    let data = pictures(folder.path());
+    let strict =
+        |data: &Path| outcome(train(folder.path(), data, "out", 1).args(["--strict", "--recipe", "gone.toml"]));
+    // All files are of use, so that the next mistake is what ends it.
+    let (code, _, stderr) = strict(&data);
+    assert!(code == Some(1) && stderr.contains("gone.toml"), "{stderr}");
+
+    let class = std::fs::read_dir(data.join("train")).expect("classes").next().expect("a class").expect("one").path();
+    let picture = std::fs::read_dir(&class).expect("pictures").next().expect("a picture").expect("one").path();
+    let whole = std::fs::read(picture).expect("a picture");
+    std::fs::write(class.join("cut.png"), &whole[..whole.len() / 2]).expect("written");
+    std::fs::write(class.join("page.jpg"), "<html></html>").expect("written");
+    let (code, _, stderr) = strict(&data);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("/cut.png: ") && stderr.contains("/page.jpg: "), "{stderr}");
+    assert!(stderr.contains("2 files of") && stderr.contains("--strict allows none"), "{stderr}");
+    assert_eq!(stderr.matches("unusable").count(), 2, "{stderr}");
+    assert!(!folder.path().join("out").exists());
 }
 
 #[test]

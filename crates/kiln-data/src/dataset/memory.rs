@@ -49,8 +49,9 @@ fn is_malformed(sample: &Sample) -> bool {
     match &sample.content {
         Content::Encoded(_) => false,
         Content::Rgb(image) => {
-            let wanted = u64::from(image.width) * u64::from(image.height) * 3;
-            wanted == 0 || wanted != image.pixels.len() as u64
+            // Two sizes of 32 bits and three channels take 66 bits.
+            let wanted = u128::from(image.width) * u128::from(image.height) * 3;
+            wanted == 0 || wanted != image.pixels.len() as u128
         }
     }
 }
@@ -92,5 +93,14 @@ mod tests {
         let samples = vec![Sample::encoded(Vec::new(), 0), Sample { content: Content::Rgb(image), label: 1 }];
         let error = MemoryDataset::new(vec!["one".into()], samples).expect_err("two problems").to_string();
         assert!(error.contains("sample 1 has the label 1") && error.contains("pixels of sample 1"), "{error}");
+    }
+
+    #[test]
+    fn a_size_beyond_64_bits_is_refused() {
+        // Their product is 2^64 + 983.
+        let image = RgbImage { width: 1_908_090_649, height: 3_222_548_517, pixels: vec![0; 983] };
+        let samples = vec![Sample { content: Content::Rgb(image), label: 0 }];
+        let error = MemoryDataset::new(vec!["one".into()], samples).expect_err("no such image").to_string();
+        assert!(error.contains("pixels of sample 0"), "{error}");
     }
 }

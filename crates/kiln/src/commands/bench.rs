@@ -5,10 +5,11 @@ use clap::{Args, Subcommand};
 use kiln::TrainArgs;
 use kiln_data::{Augment, ByteSize, Loader, LoaderConfig, MeasureConfig};
 use kiln_device::DeviceRequest;
+use serde_json::{json, to_value};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,7 +62,7 @@ struct LoaderArgs {
     /// Upload and augment as well, on auto, cuda, wgpu or cpu. Default: the host's share alone
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceRequest>,
-    /// Print JSON: images_per_sec, bound, shares, counters, resident_bytes, feeds
+    /// Print JSON: opened_secs, images_per_sec, bound, shares, counters, resident_bytes, feeds
     #[arg(long)]
     json: bool,
 }
@@ -70,7 +71,9 @@ pub(crate) fn run(args: &Bench) -> anyhow::Result<ExitCode> {
     let Part::Loader(args) = &args.part;
     let valid = args.seconds > 0.0 && args.seconds <= MOST_SECONDS;
     ensure!(valid, "--seconds {}: must be above 0 and at most {MOST_SECONDS}", args.seconds);
+    let start = Instant::now();
     let data = TrainArgs { data: args.data.clone(), ..TrainArgs::default() }.open_data()?;
+    let opened_secs = start.elapsed().as_secs_f64();
     let loader = Loader::new(data.train, args.loader())?;
     let augment = Augment::train(args.image_size);
     let device = args.device.map(|request| kiln_device::open(&request)).transpose()?;
@@ -78,7 +81,7 @@ pub(crate) fn run(args: &Bench) -> anyhow::Result<ExitCode> {
     if !args.json {
         let place = device.as_ref().map_or("the host's share alone".to_owned(), |device| device.summary());
         let (images, classes) = (dataset.len(), dataset.classes().len());
-        eprintln!("data     {images} training images, {classes} classes");
+        eprintln!("data     {images} training images, {classes} classes, opened in {opened_secs:.2} s");
         eprintln!("loader   batches of {}, {} px; {place}", config.batch_size, args.image_size);
     }
     let report = loader.measure(&MeasureConfig {
@@ -88,7 +91,11 @@ pub(crate) fn run(args: &Bench) -> anyhow::Result<ExitCode> {
     })?;
     let mut out = std::io::stdout().lock();
     match args.json {
-        true => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
+        true => {
+            let mut report = to_value(&report)?;
+            report["opened_secs"] = json!(opened_secs);
+            writeln!(out, "{report:#}")?;
+        }
         false => writeln!(out, "{report}")?,
     }
     Ok(ExitCode::SUCCESS)
