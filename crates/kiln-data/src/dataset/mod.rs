@@ -194,7 +194,7 @@ const FORMATS: &[&dyn Format] = &[
     &image_folder::ClassFolders,
 ];
 
-/// Opens the data set at `path`, whatever its format: see [`FORMATS`].
+/// Opens the data set at `path`, whatever its format.
 ///
 /// Reads lists and headers, not pictures: 100,000 files take a fraction of a second. What it passes over is logged.
 ///
