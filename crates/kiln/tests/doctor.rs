@@ -259,8 +259,11 @@ fn libraries_that_are_not_installed_are_named_with_how_to_get_them() {
     assert_eq!(vulkan["code"], "vulkan_loader_missing", "{vulkan}");
     assert!(vulkan["remedy"].as_str().expect("a remedy").contains("libvulkan1"), "{vulkan}");
     assert_eq!(check(&report, "adapter")["status"], "skip");
+}
 
-    // A card that needs NVIDIA's libraries, on a machine without them.
+#[cfg(feature = "cuda")]
+#[test]
+fn a_card_without_its_maker_s_libraries_is_a_failure() {
     let Some(case) = case("p07_nvml_na") else { return };
     let (code, report) = examine(&case.without_libraries());
     assert_eq!(code, Some(1));
