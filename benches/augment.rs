@@ -12,16 +12,18 @@
 //! cast from u8: four times the bytes to read. It doesn't antialias, since burn can't: fewer pixels to read.
 //! Batches alternate between four with different draws, so that nothing is run twice in a row.
 
+mod processor_time;
+
 use std::hint::black_box;
 use std::time::Duration;
 
 use burn::tensor::module::interpolate;
 use burn::tensor::ops::{InterpolateMode, InterpolateOptions};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use cpu_time::ProcessTime;
-use criterion::measurement::{Measurement, ValueFormatter, WallTime};
+use criterion::measurement::Measurement;
 use criterion::{BenchmarkId, Criterion, Throughput};
 use kiln_data::{Augment, DeviceBatch, HostBatch, Mixing, RgbImage, augment, batch_to_device};
+use processor_time::ProcessorTime;
 
 const BATCH_SIZE: usize = 32;
 const NUM_BATCHES: u32 = 4;
@@ -192,38 +194,6 @@ impl StockBatch {
             if left > right { resized.flip([3]) } else { resized }
         });
         (Tensor::cat(resized.collect(), 0).div_scalar(255.0) - self.mean.clone()) / self.std.clone()
-    }
-}
-
-/// Time of the processor instead of the clock: what other programs on the machine don't change.
-struct ProcessorTime;
-
-impl Measurement for ProcessorTime {
-    type Intermediate = ProcessTime;
-    type Value = Duration;
-
-    fn start(&self) -> ProcessTime {
-        ProcessTime::now()
-    }
-
-    fn end(&self, start: ProcessTime) -> Duration {
-        start.elapsed()
-    }
-
-    fn add(&self, a: &Duration, b: &Duration) -> Duration {
-        *a + *b
-    }
-
-    fn zero(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn to_f64(&self, value: &Duration) -> f64 {
-        WallTime.to_f64(value)
-    }
-
-    fn formatter(&self) -> &dyn ValueFormatter {
-        WallTime.formatter()
     }
 }
 

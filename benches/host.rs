@@ -9,14 +9,16 @@
 //! 500×500 pixels are made. Times are of the processor, in one thread, so that they can be compared on a machine that
 //! isn't idle. One element is one image; `RandomResizedCrop` to 224, flip and normalise are drawn anew for every one.
 
+mod processor_time;
+
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cpu_time::ProcessTime;
-use criterion::measurement::{Measurement, ValueFormatter, WallTime};
+use criterion::measurement::Measurement;
 use criterion::{Criterion, Throughput};
 use kiln_data::{Augment, DecodeOptions, HostBatch, Window, augment, batch_to_device, rgb_from_bytes, view_from_bytes};
+use processor_time::ProcessorTime;
 
 const NUM_PHOTOS: usize = 256;
 const BATCH_SIZE: usize = 32;
@@ -117,38 +119,6 @@ fn drawings() -> Vec<Vec<u8>> {
     let config = kiln_data::scenes::ScenesConfig { train_images: NUM_PHOTOS, val_images: 10, size: 500, seed: 1 };
     let train = kiln_data::scenes::open_or_create(None, &config).expect("drawings").train;
     (0..train.len()).map(|index| train.sample(index).expect("a drawing").content.bytes().to_vec()).collect()
-}
-
-/// Time of the processor instead of the clock: what other programs on the machine don't change.
-struct ProcessorTime;
-
-impl Measurement for ProcessorTime {
-    type Intermediate = ProcessTime;
-    type Value = Duration;
-
-    fn start(&self) -> ProcessTime {
-        ProcessTime::now()
-    }
-
-    fn end(&self, start: ProcessTime) -> Duration {
-        start.elapsed()
-    }
-
-    fn add(&self, a: &Duration, b: &Duration) -> Duration {
-        *a + *b
-    }
-
-    fn zero(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn to_f64(&self, value: &Duration) -> f64 {
-        WallTime.to_f64(value)
-    }
-
-    fn formatter(&self) -> &dyn ValueFormatter {
-        WallTime.formatter()
-    }
 }
 
 fn main() {
